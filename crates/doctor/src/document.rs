@@ -24,6 +24,9 @@ Every id in a report is a heading here.
 - On Slurm, `--prove` runs probe jobs where no configuration is proof: a job with one GPU sees one and can open no other; its GPU-seconds are in
   sacct; a gang that fits below one leaf switch is placed there. They are small, end within seconds, and are skipped when no nodes are free.
 
+- On Kubernetes, `--prove` submits a gang of one pod more than fits, of which no pod may get a node, and a gang of two pods, which must get
+  theirs; then it removes both. The pods have the default priority, and run nothing but `--image`.
+
 Severity: **high**, the cluster does not do what it promises; **medium**, some jobs or users are treated wrongly; **low**, something could be
 better. The exit code is 1 when a finding at or above `--fail-on` (default: medium) is not in the baseline.
 ";

@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::cluster::{KubernetesCluster, success, until};
+use crate::explain::check_failure;
+use crate::scheduler_process::SchedulerProcess;
 
 /// Kinds that every API server serves.
 const KINDS: [&str; 10] = [
@@ -135,4 +137,52 @@ fn an_installation_of_muster_passes_every_rule() {
     assert_eq!(installed["not_tested"], before["not_tested"]);
     let gone = ["delete", deployment, "poddisruptionbudget/muster-scheduler", "--wait"];
     cluster.kubectl(&[&gone[..], &["--namespace=muster-system"]].concat());
+}
+
+/// Returns the outcomes of both probes for a scheduler, and what they say; nothing of them is left.
+fn proved(cluster: &KubernetesCluster, namespace: &str, scheduler: &str) -> Vec<(String, String)> {
+    let words = ["--prove", "--scheduler", scheduler, "--namespace", namespace];
+    let report = report(&cluster.kubeconfig(), &words);
+    let left = cluster.get(&["pods", "--all-namespaces", "--selector=muster.run/probe"]);
+    assert_eq!(left["items"], json!([]));
+    let text = |one: &Value, field: &str| one[field].as_str().unwrap().to_owned();
+    let probes = report["probes"].as_array().unwrap();
+    probes.iter().map(|one| (text(one, "outcome"), text(one, "says"))).collect()
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn probe_gangs_tell_a_gang_scheduler_from_one_that_places_pod_by_pod() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("check-probes");
+    let of_default = proved(&cluster, namespace.name(), "default-scheduler");
+    assert_eq!(of_default[0].0, "failed", "{of_default:?}");
+    assert!(of_default[0].1.contains("of 9 pods with 8 GPUs got a node"), "{of_default:?}");
+    assert_eq!(of_default[1].0, "passed", "{of_default:?}");
+
+    let _scheduler = SchedulerProcess::active(&cluster);
+    let of_muster = proved(&cluster, namespace.name(), "muster");
+    assert_eq!(
+        of_muster,
+        [
+            ("passed", "none of 9 pods with 8 GPUs got a node, 8 fit"),
+            ("passed", "2 pods with 8 GPUs got their nodes together"),
+        ]
+        .map(|(outcome, says)| (outcome.to_owned(), says.to_owned()))
+    );
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_probe_without_rights_or_scheduler_is_not_tested() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("check-unproved");
+    let none = report(&cluster.kubeconfig(), &["--prove", "--namespace", namespace.name()]);
+    assert_eq!(none["probes"][0]["outcome"], "not-tested", "{none}");
+    let text = none["probes"][0]["says"].as_str().unwrap();
+    assert!(text.contains("--scheduler names one"), "{text}");
+    // The API server refuses: the namespace does not exist.
+    let words = ["--prove", "--scheduler", "muster", "--namespace", "missing"];
+    let refused = check(&cluster.kubeconfig(), &words);
+    check_failure(&refused, 4, "missing");
 }

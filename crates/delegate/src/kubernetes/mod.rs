@@ -30,7 +30,7 @@ use tokio::sync::{OnceCell, watch};
 
 use crate::error::RequestError;
 use crate::route::{job_number, json, now, read};
-pub use read::{ListAnswer, read_lists};
+pub use read::{CheckedCluster, ListAnswer};
 
 use act::KubernetesAction;
 use server::{ApiServer, ReadLists};

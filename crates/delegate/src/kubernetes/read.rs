@@ -1,12 +1,13 @@
-//! Lists kinds of objects of a whole cluster, for checks of it. It writes nothing.
+//! Lists kinds of objects of a whole cluster for checks of it, and creates and deletes the objects of
+//! their probes.
 
 use std::path::Path;
 
 use futures_util::future::join_all;
 use muster_api::types::ErrorBody;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::server::ApiServer;
+use super::server::{ApiServer, refusal};
 
 /// Path of the core API, whose group has no name.
 const CORE: &str = "/api/v1";
@@ -28,30 +29,110 @@ pub enum ListAnswer {
     Forbidden(String),
 }
 
-/// Lists kinds, each given by its API group and its name in addresses; the answers are in the same
-/// order.
-///
-/// # Errors
-/// If the API server cannot be used, or does not answer.
-pub async fn read_lists(
-    kubeconfig: Option<&Path>,
-    context: Option<&str>,
-    kinds: &[(&str, &str)],
-) -> Result<Vec<ListAnswer>, ErrorBody> {
-    let server = ApiServer::connect_with(kubeconfig, context).await.map_err(ErrorBody::from)?;
-    let answers = kinds.iter().map(|(group, plural)| list(&server, group, plural));
-    join_all(answers).await.into_iter().collect()
+/// Cluster that is checked, as one user.
+pub struct CheckedCluster {
+    server: ApiServer,
 }
 
-async fn list(server: &ApiServer, group: &str, plural: &str) -> Result<ListAnswer, ErrorBody> {
-    let root = if group.is_empty() { Some(CORE.to_owned()) } else { server.root(group, plural) };
-    let Some(root) = root else { return Ok(ListAnswer::NotServed) };
-    match server.list(format!("{root}/{plural}")).await {
-        Ok(listed) => {
-            let version = root.strip_prefix("/apis/").unwrap_or("v1");
-            Ok(ListAnswer::Listed { api_version: version.to_owned(), objects: listed.items })
-        }
-        Err(error) if error.is_forbidden() => Ok(ListAnswer::Forbidden(error.to_string())),
-        Err(error) => Err(error.into()),
+impl CheckedCluster {
+    /// Connects to the cluster of a context of this kubeconfig; `None` for what kubectl would use.
+    ///
+    /// # Errors
+    /// If the API server cannot be used, or does not answer.
+    pub async fn connect(
+        kubeconfig: Option<&Path>,
+        context: Option<&str>,
+    ) -> Result<Self, ErrorBody> {
+        Ok(Self { server: ApiServer::connect_with(kubeconfig, context).await? })
     }
+
+    /// Returns the namespace of the context.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.server.namespace
+    }
+
+    /// Lists kinds, each given by its API group and its name in addresses; the answers are in the same
+    /// order.
+    ///
+    /// # Errors
+    /// If the API server does not answer.
+    pub async fn list(&self, kinds: &[(&str, &str)]) -> Result<Vec<ListAnswer>, ErrorBody> {
+        let answers = kinds.iter().map(|(group, plural)| self.list_kind(group, plural));
+        join_all(answers).await.into_iter().collect()
+    }
+
+    async fn list_kind(&self, group: &str, plural: &str) -> Result<ListAnswer, ErrorBody> {
+        let Some(root) = self.root(group, plural) else { return Ok(ListAnswer::NotServed) };
+        match self.server.list(format!("{root}/{plural}")).await {
+            Ok(listed) => Ok(ListAnswer::Listed {
+                api_version: version(&root).to_owned(),
+                objects: listed.items,
+            }),
+            Err(error) if error.is_forbidden() => Ok(ListAnswer::Forbidden(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the objects of a namespace that have a label.
+    ///
+    /// # Errors
+    /// If the API server refuses, or does not answer.
+    pub async fn labelled(
+        &self,
+        (group, plural): (&str, &str),
+        namespace: &str,
+        label: &str,
+    ) -> Result<Vec<Value>, ErrorBody> {
+        let Some(root) = self.root(group, plural) else { return Ok(Vec::new()) };
+        let path = format!("{root}/namespaces/{namespace}/{plural}?labelSelector={label}");
+        Ok(self.server.list(path).await?.items)
+    }
+
+    /// Creates an object in a namespace, with the API version that the cluster serves.
+    ///
+    /// # Errors
+    /// If the API server refuses, or does not serve the kind.
+    pub async fn create(
+        &self,
+        (group, plural): (&str, &str),
+        namespace: &str,
+        mut object: Value,
+    ) -> Result<(), ErrorBody> {
+        let Some(root) = self.root(group, plural) else {
+            return Err(super::RequestError::refused(format!(
+                "the cluster does not serve {plural}.{group}"
+            ))
+            .into());
+        };
+        object["apiVersion"] = json!(version(&root));
+        let path = format!("{root}/namespaces/{namespace}/{plural}");
+        self.server.create(&path, &object).await.map_err(refusal)?;
+        Ok(())
+    }
+
+    /// Deletes an object of a namespace; one that is gone is no error.
+    ///
+    /// # Errors
+    /// If the API server refuses, or does not answer.
+    pub async fn delete(
+        &self,
+        (group, plural): (&str, &str),
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), ErrorBody> {
+        let Some(root) = self.root(group, plural) else { return Ok(()) };
+        self.server.delete(&format!("{root}/namespaces/{namespace}/{plural}/{name}")).await?;
+        Ok(())
+    }
+
+    /// Returns the path of the API version that serves a kind, up to the namespace.
+    fn root(&self, group: &str, plural: &str) -> Option<String> {
+        if group.is_empty() { Some(CORE.to_owned()) } else { self.server.root(group, plural) }
+    }
+}
+
+/// Returns the API version at a path: `batch/v1`, or `v1` of the core API.
+fn version(root: &str) -> &str {
+    root.strip_prefix("/apis/").unwrap_or("v1")
 }

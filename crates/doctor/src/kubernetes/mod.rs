@@ -4,6 +4,7 @@
 
 mod dump;
 mod node_names;
+pub mod prove;
 pub mod resource;
 pub(crate) mod rules;
 mod snapshot;

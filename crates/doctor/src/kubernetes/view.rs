@@ -2,6 +2,7 @@
 //! number of pods that they need. Objects that cannot be read are left out: a rule judges the others.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use muster_kubernetes::group::{GangRef, GroupKind, GroupSize, GroupText};
 use muster_kubernetes::node::{NodeFacts, NodeText, is_gpu};
@@ -57,6 +58,9 @@ pub(crate) struct Gang<'a> {
     /// Its pods that have not ended.
     pub(crate) pods: Vec<&'a PodView<'a>>,
 }
+
+/// Objects of a kind by namespace and name.
+type ObjectIndex<'a> = BTreeMap<ObjectKey, &'a Value>;
 
 /// Gangs of a cluster, as far as they are known.
 pub(crate) struct Gangs<'a> {
@@ -115,37 +119,31 @@ impl<'a> ClusterView<'a> {
             }
         }
         let mut groups = Gangs { known: Vec::new(), missing: None };
+        let mut indices = BTreeMap::new();
         for (reference, pods) in pods_of {
             if pods.iter().all(|pod| pod.gpus == 0) {
                 continue;
             }
-            match self.gang(reference, pods) {
-                Ok(gang) => groups.known.push(gang),
+            match self.objects_of(reference.kind, &mut indices) {
+                Ok(objects) => groups.known.push(Gang::new(reference, objects, pods)),
                 Err(missing) => groups.missing = Some(missing),
             }
         }
         Ok(groups)
     }
 
-    fn gang<'b>(
-        &'b self,
-        reference: &GangRef,
-        pods: Vec<&'b PodView<'a>>,
-    ) -> Result<Gang<'b>, MissingInput> {
-        let reference = reference.clone();
-        let Some(api) = reference.kind.api() else {
-            let given =
-                pods.iter().find_map(|pod| pod.facts.wishes.gang_size.as_ref()?.parse().ok());
-            let needed = given.unwrap_or(u32::try_from(pods.len()).unwrap_or(u32::MAX));
-            return Ok(Gang { reference, object: None, needed, pods });
-        };
-        let list = self.list(Resource::of_group(api))?;
-        let object = list.iter().find(|one| {
-            one["metadata"]["name"] == *reference.object.name
-                && one["metadata"]["namespace"] == *reference.object.namespace
-        });
-        let needed = object.map_or(1, |object| size(reference.kind, object));
-        Ok(Gang { reference, object, needed, pods })
+    /// Returns the gang objects of a kind by name, from an index that is filled here.
+    fn objects_of<'b>(
+        &self,
+        kind: GroupKind,
+        indices: &'b mut BTreeMap<GroupKind, ObjectIndex<'a>>,
+    ) -> Result<Option<&'b ObjectIndex<'a>>, MissingInput> {
+        let Some(api) = kind.api() else { return Ok(None) };
+        if let Entry::Vacant(entry) = indices.entry(kind) {
+            let list = self.list(Resource::of_group(api))?;
+            entry.insert(list.iter().map(|object| (key_of(object), object)).collect());
+        }
+        Ok(indices.get(&kind))
     }
 }
 
@@ -216,7 +214,24 @@ impl Gangs<'_> {
     }
 }
 
-impl Gang<'_> {
+impl<'a> Gang<'a> {
+    /// Makes the gang of pods; `objects` are those of its kind, `None` for a gang without one.
+    fn new(
+        reference: &GangRef,
+        objects: Option<&ObjectIndex<'a>>,
+        pods: Vec<&'a PodView<'a>>,
+    ) -> Self {
+        let object = objects.and_then(|objects| objects.get(&reference.object).copied());
+        let given =
+            || pods.iter().find_map(|pod| pod.facts.wishes.gang_size.as_ref()?.parse().ok());
+        let needed = match (objects, object) {
+            (None, _) => given().unwrap_or(u32::try_from(pods.len()).unwrap_or(u32::MAX)),
+            (Some(_), Some(object)) => size(reference.kind, object),
+            (Some(_), None) => 1,
+        };
+        Self { reference: reference.clone(), object, needed, pods }
+    }
+
     /// Returns its kind, namespace and name: `JobSet ml/train`.
     pub(crate) fn title(&self) -> String {
         let part = if self.reference.part.is_empty() {
@@ -230,8 +245,12 @@ impl Gang<'_> {
 
 /// Returns namespace and name of an object; the name alone of an object of the cluster.
 pub(crate) fn name_of(object: &Value) -> String {
+    key_of(object).to_string()
+}
+
+fn key_of(object: &Value) -> ObjectKey {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-    ObjectKey::new(text("namespace"), text("name")).to_string()
+    ObjectKey::new(text("namespace"), text("name"))
 }
 
 /// Returns a number of devices, which the API server prints as text; 0 for anything else.

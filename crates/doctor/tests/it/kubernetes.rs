@@ -309,6 +309,15 @@ const PASSES: &[(&str, ClusterChange)] = &[
         cluster.with(rank(2, None))
     }),
     ("gang-without-minimum", |cluster| grouped(cluster, Some(json!({"minMember": 2})))),
+    ("gang-without-minimum", |cluster| {
+        // Volcano makes a PodGroup for the pods of a Deployment.
+        let spec = json!({"minMember": 1});
+        let labels = json!({"scheduling.k8s.io/group-name": "podgroup-1"});
+        cluster
+            .set("Pod", "chat-0", "metadata.annotations", labels.clone())
+            .set("Pod", "chat-1", "metadata.annotations", labels)
+            .with(object("scheduling.volcano.sh/v1beta1", "PodGroup", "web", "podgroup-1", spec))
+    }),
     ("gang-crash-multiplies", |cluster| {
         let cluster = cluster.set("JobSet", "train", &format!("{OF_JOBS}.backoffLimit"), json!(6));
         let ended = json!({"conditions": [{"type": "Completed", "status": "True"}]});

@@ -6,6 +6,7 @@
 mod answers;
 mod cluster;
 mod forms;
+mod gang_probes;
 mod kubernetes;
 mod random;
 mod rules;

@@ -4,13 +4,17 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use muster_doctor::kubernetes::{Snapshot, slurm_nodes};
+use muster_api::ClientError;
+use muster_delegate::kubernetes::CheckedCluster;
+use muster_doctor::kubernetes::slurm_nodes;
 use muster_doctor::{check_kubernetes, kubernetes_rule_texts};
 
+use super::gang_probes::{self, GangProbeArgs};
 use super::report_args::ReportArgs;
 use super::snapshot;
 use crate::app::App;
 use crate::exit::Failure;
+use crate::on::On;
 use crate::source::text;
 
 /// Command in messages, and the name of the tool in SARIF.
@@ -23,6 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   muster check kubernetes
   muster check kubernetes --context production --all
+  muster check kubernetes --prove --namespace ops
   kubectl get nodes,pods,deployments -A -o json | muster check kubernetes -
   muster check kubernetes --save dump
   kubectl cluster-info dump -A --output-directory=dump
@@ -35,11 +40,12 @@ Examples:
 ///
 /// Lists the objects of the cluster that kubectl would ask, with the rights of the caller; with
 /// files, reads files only. Each rule passes, fails, or is not tested if its input is missing or
-/// may not be listed. Secrets and ConfigMaps are never read.
+/// may not be listed. Secrets and ConfigMaps are never read. With --prove, two gangs are submitted
+/// in addition.
 ///
 /// Exits with 0 if there is no finding at or above --fail-on that is not in the baseline, with 1 if
-/// there is one, with 2 if the command line or a file is wrong, with 5 if the API server does not
-/// answer.
+/// there is one or a probe failed, with 2 if the command line or a file is wrong, with 5 if the API
+/// server does not answer.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct CheckKubernetesArgs {
@@ -61,6 +67,12 @@ pub struct CheckKubernetesArgs {
     /// or one name per line; `-` is stdin
     #[arg(long, value_name = "FILE")]
     slurm_nodes: Option<PathBuf>,
+    /// Also submit a gang that must get no node, since one pod too many is in it, and one that must
+    /// get its nodes, and remove both; takes about half a minute
+    #[arg(long, conflicts_with_all = ["files", "write_baseline"])]
+    prove: bool,
+    #[command(flatten)]
+    gang: GangProbeArgs,
     #[command(flatten)]
     report: ReportArgs,
 }
@@ -74,7 +86,11 @@ pub async fn run(app: &App, args: &CheckKubernetesArgs) -> Result<u8> {
 
     // 2. Take the snapshot.
     let known = args.report.known()?;
-    let mut taken = take(app, args).await?;
+    let cluster = if args.files.is_empty() { Some(connect(app, args).await?) } else { None };
+    let mut taken = match &cluster {
+        Some((cluster, context)) => snapshot::live(cluster, context.as_deref()).await?,
+        None => snapshot::of_files(&args.files)?,
+    };
     if let Some(dir) = &args.save {
         snapshot::save(&taken, dir)?;
     }
@@ -87,17 +103,22 @@ pub async fn run(app: &App, args: &CheckKubernetesArgs) -> Result<u8> {
     }
 
     // 3. Check and print the report.
-    let report = check_kubernetes(&taken, &known);
+    let mut report = check_kubernetes(&taken, &known);
+    if let Some((cluster, _)) = cluster.filter(|_| args.prove) {
+        report.probes = gang_probes::run(app, &cluster, &taken, &args.gang).await?;
+    }
     args.report.print(app, &report, &kubernetes_rule_texts().collect::<Vec<_>>(), COMMAND)
 }
 
-async fn take(app: &App, args: &CheckKubernetesArgs) -> Result<Snapshot> {
-    if !args.files.is_empty() {
-        return snapshot::of_files(&args.files);
-    }
+/// Connects to the cluster that the options name; returns its context, too.
+async fn connect(
+    app: &App,
+    args: &CheckKubernetesArgs,
+) -> Result<(CheckedCluster, Option<String>)> {
     let context = match (&args.context, &app.global.on) {
-        (None, Some(crate::on::On::Kubernetes(context))) => context.clone(),
+        (None, Some(On::Kubernetes(context))) => context.clone(),
         (context, _) => context.clone(),
     };
-    snapshot::live(args.kubeconfig.as_deref(), context.as_deref()).await
+    let cluster = CheckedCluster::connect(args.kubeconfig.as_deref(), context.as_deref()).await;
+    Ok((cluster.map_err(|body| Failure::from(ClientError::Api(body)))?, context))
 }

@@ -2,6 +2,7 @@
 
 mod ask;
 pub(super) mod collect;
+mod gang_probes;
 mod kubernetes;
 mod probes;
 mod report_args;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use muster_api::ClientError;
-use muster_delegate::kubernetes::{ListAnswer, read_lists};
+use muster_delegate::kubernetes::{CheckedCluster, ListAnswer};
 use muster_doctor::kubernetes::resource::Resource;
 use muster_doctor::kubernetes::{DumpError, Snapshot, add_dump};
 use muster_model::Time;
@@ -25,13 +25,12 @@ const MAX_DEPTH: usize = 2;
 
 const HINT: &str = "`kubectl get nodes,pods -A -o json` and `kubectl cluster-info dump` print such files; `muster check kubernetes --save DIR` writes all that the rules read";
 
-/// Lists the cluster of a context.
-pub async fn live(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Snapshot> {
+/// Lists a cluster, which is that of a context.
+pub async fn live(cluster: &CheckedCluster, context: Option<&str>) -> Result<Snapshot> {
     let resources: Vec<Resource> = Resource::all().collect();
     let kinds: Vec<(&str, &str)> = resources.iter().map(|one| (one.group, one.plural)).collect();
-    let answers = read_lists(kubeconfig, context, &kinds)
-        .await
-        .map_err(|body| Failure::from(ClientError::Api(body)))?;
+    let answers =
+        cluster.list(&kinds).await.map_err(|body| Failure::from(ClientError::Api(body)))?;
     let mut snapshot = Snapshot::default();
     snapshot.at = Some(now());
     snapshot.read.push(match context {

@@ -130,7 +130,11 @@ fn half_of(gang: &Gang<'_>, now: Time) -> Option<RuleFinding> {
 fn without_minimum(cluster: &ClusterView<'_>) -> RuleResult {
     let kinds = [GroupKind::Coscheduling, GroupKind::Volcano, GroupKind::Kai];
     let groups = cluster.groups()?;
-    let of_kind = || groups.known.iter().filter(|gang| kinds.contains(&gang.reference.kind));
+    // Schedulers make PodGroups of independent pods, too.
+    let of_kind = || {
+        let known = groups.known.iter().filter(|gang| kinds.contains(&gang.reference.kind));
+        known.filter(|gang| !gang.pods.iter().all(|pod| is_independent(pod)))
+    };
     let finding = |gang: &Gang<'_>| {
         let pods = gang.pods.iter().filter(|pod| pod.gpus > 0).count();
         let title = gang.title();
@@ -145,6 +149,18 @@ fn without_minimum(cluster: &ClusterView<'_>) -> RuleResult {
     };
     let findings = of_kind().filter_map(finding).collect();
     groups.judge(findings, count(of_kind().count(), "PodGroup"))
+}
+
+/// Returns true for a pod whose controller replaces it without regard to the others: that of a
+/// Deployment, or of a Job that has no indices.
+fn is_independent(pod: &PodView<'_>) -> bool {
+    let owners = pod.object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let mut controllers = owners.filter(|owner| owner["controller"] == true);
+    controllers.any(|owner| {
+        owner["kind"] == "ReplicaSet"
+            || (owner["kind"] == "Job" && pod.facts.index.is_none())
+                && owner["apiVersion"].as_str().is_some_and(|text| text.starts_with("batch/"))
+    })
 }
 
 fn crash_multiplies(cluster: &ClusterView<'_>) -> RuleResult {

@@ -8,6 +8,8 @@ mod nodes;
 mod schedulers;
 mod workloads;
 
+pub(crate) use schedulers::GANG_SCHEDULERS;
+
 use super::view::ClusterView;
 use crate::rule::{CheckRule, RuleResult};
 

@@ -19,7 +19,7 @@ const LARGE_NODE: u64 = 8;
 
 /// Schedulers that start gangs as a whole: the name by which pods ask for one, and the names of its
 /// Deployment in the charts of each project (November 2026).
-const GANG_SCHEDULERS: [(&str, &[&str]); 6] = [
+pub(crate) const GANG_SCHEDULERS: [(&str, &[&str]); 6] = [
     (names::SCHEDULER, &["muster-scheduler"]),
     ("volcano", &["volcano-scheduler"]),
     ("kai-scheduler", &["kai-scheduler", "kai-scheduler-default"]),

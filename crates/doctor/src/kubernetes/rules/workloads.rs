@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_kubernetes::group::{GangRef, GroupKind};
 use muster_kubernetes::node::is_gpu;
-use muster_kubernetes::{group, instant, names};
+use muster_kubernetes::{instant, names};
 use muster_model::check::Severity::Medium;
 use muster_model::{Span, Time};
 use muster_slurm::conf::evidence::{MissingInput, needs_input};
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use super::KubernetesRule;
 use crate::kubernetes::resource::{DEPLOYMENTS, QUOTAS, RAY_JOBS, Resource};
-use crate::kubernetes::view::{ClusterView, PodView, count, gpus_of_spec, name_of, some_of};
+use crate::kubernetes::view::{ClusterView, Gang, PodView, count, gpus_of_spec, name_of, some_of};
 use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any};
 
 /// Schedulers with queues of their own, into which a pod without a label comes as well.
@@ -114,7 +115,7 @@ fn without_quota(cluster: &ClusterView<'_>) -> RuleResult {
 }
 
 fn ray_outside_quota(cluster: &ClusterView<'_>) -> RuleResult {
-    let api = group::GroupKind::RayCluster.api().expect("a RayCluster is an object");
+    let api = GroupKind::RayCluster.api().expect("a RayCluster is an object");
     let rays = cluster.list(Resource::of_group(api))?;
     let jobs = cluster.list(RAY_JOBS)?;
     let limited = with_quota(cluster)?;
@@ -208,9 +209,11 @@ fn culls(cluster: &ClusterView<'_>) -> Result<bool, MissingInput> {
 fn shared_memory(cluster: &ClusterView<'_>) -> RuleResult {
     let gangs = cluster.gangs()?;
     let pods = cluster.gpu_pods()?;
+    let by_reference: BTreeMap<&GangRef, &Gang<'_>> =
+        gangs.known.iter().map(|gang| (&gang.reference, gang)).collect();
     let mut small: BTreeMap<String, Vec<&PodView<'_>>> = BTreeMap::new();
     for pod in &pods {
-        let gang = gangs.known.iter().find(|gang| Some(&gang.reference) == pod.facts.gang.as_ref());
+        let gang = pod.facts.gang.as_ref().and_then(|reference| by_reference.get(reference));
         if (gang.is_none() && pod.gpus < 2) || has_shared_memory(pod.spec()) {
             continue;
         }
@@ -231,7 +234,7 @@ fn shared_memory(cluster: &ClusterView<'_>) -> RuleResult {
         RuleFinding::about(title, says)
     };
     let findings = small.into_iter().map(finding).collect();
-    fail_if_any(findings, format!("{} with GPUs", count(pods.len(), "pod")))
+    gangs.judge(findings, format!("{} with GPUs", count(pods.len(), "pod")))
 }
 
 /// Returns true if a pod has a volume at /dev/shm, or that of its node.
