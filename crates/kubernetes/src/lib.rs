@@ -1,12 +1,14 @@
 //! All text of Kubernetes: pods, nodes, gang objects and suspended workloads as the API server prints
 //! them, queue objects, lists of nodes for a cluster file, the commands that label a pool of nodes, the
-//! manifests of the scheduler, and jobs as objects. Pure: text in, values out; it never talks to a cluster.
+//! manifests of the scheduler, jobs as objects, and objects as jobs. Pure: text in, values out; it
+//! never talks to a cluster.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
 
 mod admission_policy;
 mod anti_affinity;
 pub mod group;
+pub mod import;
 pub mod instant;
 pub mod inventory;
 pub mod job;

@@ -1,5 +1,6 @@
-//! Report of an import: the resulting job, the mapping of each option of the script, the programs
-//! that it starts, and findings. `slurm` parses the scripts; this module holds only values.
+//! Report of an import: the resulting job, the mapping of each option of a script or field of an
+//! object, the programs that it starts, and findings. `slurm` parses scripts and `kubernetes` objects;
+//! this module holds only values.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +9,20 @@ use serde::Serialize;
 
 use crate::check::Severity;
 
-/// Report on an imported script.
+/// Report on an imported script, or on imported objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportReport {
-    /// Path of the script as the user gave it.
+    /// Path of the file as the user gave it.
     pub script: String,
-    /// Job file as YAML.
+    /// System that the file was written for.
+    pub source: ImportSource,
+    /// Job file as YAML; one document for each job.
     pub job: String,
-    /// Options of the script, in their order.
+    /// Options of the script, or fields of the objects, in their order.
     pub options: Vec<ImportedOption>,
     /// Options as requested from Slurm, by long name and in normalised form; those of component N
-    /// of a heterogeneous job have the prefix `N:`.
+    /// of a heterogeneous job have the prefix `N:`. Of objects: `pods`, `gpus` and `time`, where there
+    /// are several jobs with the prefix `NAME:`.
     pub asks: BTreeMap<String, String>,
     /// Programs that the script starts.
     pub launch: ImportedLaunch,
@@ -26,14 +30,24 @@ pub struct ImportReport {
     pub findings: Vec<ImportFinding>,
 }
 
-/// Option of the script, and its mapping.
+/// System that an imported file was written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImportSource {
+    /// Slurm: a script for sbatch.
+    Slurm,
+    /// Kubernetes: objects such as Jobs.
+    Kubernetes,
+}
+
+/// Option of a script or field of an object, and its mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportedOption {
-    /// Line of the script, from 1.
+    /// Line of the file, from 1.
     pub line: u32,
-    /// Text of the option in the script.
+    /// Text of the option in the file.
     pub written: String,
-    /// Long name of the option; empty when the line is not an option.
+    /// Long name of the option, or path of the field; empty when the line is not an option.
     pub option: String,
     /// Result of the mapping.
     pub becomes: ImportOutcome,
@@ -79,8 +93,10 @@ pub enum LaunchMode {
     FirstTask,
     /// Every component runs its own program.
     Roles,
-    /// The script was written by `muster export slurm` and is read back.
+    /// The file was written by `muster export` and is read back.
     Exported,
+    /// Every task runs the command of its container.
+    Containers,
 }
 
 /// Program that a script starts.

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use muster_model::imported::{
-    ImportFinding, ImportOutcome, ImportReport, ImportedOption, LaunchStep,
+    ImportFinding, ImportOutcome, ImportReport, ImportSource, ImportedOption, LaunchStep,
 };
 
 use crate::RenderContext;
@@ -28,14 +28,23 @@ pub fn import(report: &ImportReport, context: RenderContext) -> String {
     let of =
         |becomes: ImportOutcome| report.options.iter().filter(move |one| one.becomes == becomes);
     let same = of(ImportOutcome::Field).count() + of(ImportOutcome::Near).count();
-    let _ = writeln!(
-        text,
-        "{}: {} became fields of the job, {} handed on to sbatch, {} not mapped",
-        clean(&report.script),
-        count(same as u64, "option"),
-        of(ImportOutcome::Raw).count(),
-        of(ImportOutcome::NotMapped).count(),
-    );
+    let file = clean(&report.script);
+    let lost = of(ImportOutcome::NotMapped).count();
+    let _ = match report.source {
+        ImportSource::Slurm => writeln!(
+            text,
+            "{file}: {} became fields of the job, {} handed on to sbatch, {lost} not mapped",
+            count(same as u64, "option"),
+            of(ImportOutcome::Raw).count(),
+        ),
+        ImportSource::Kubernetes => {
+            writeln!(
+                text,
+                "{file}: {} are in the job, {lost} not mapped",
+                count(same as u64, "field")
+            )
+        }
+    };
     of(ImportOutcome::NotMapped).for_each(|one| option(&mut text, "not", one, context));
     of(ImportOutcome::Near).for_each(|one| option(&mut text, "nearly", one, context));
     of(ImportOutcome::Raw).for_each(|one| option(&mut text, "handed", one, context));

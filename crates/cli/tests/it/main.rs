@@ -23,6 +23,7 @@ mod elastic;
 mod first_minute;
 mod home;
 mod import;
+mod import_kubernetes;
 mod import_slurm;
 mod init_hybrid;
 mod init_none;

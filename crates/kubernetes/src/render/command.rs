@@ -17,7 +17,7 @@ pub(super) fn command(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Vec<Str
     let mut words = Vec::new();
     match &job.input.commands[&role.group.name] {
         TaskCommand::Argv(argv) => {
-            text.push_str("exec \"$@\"\n");
+            text.push_str(EXEC);
             words.push("muster".to_owned());
             words.extend(argv.iter().cloned());
         }
@@ -31,6 +31,42 @@ pub(super) fn command(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Vec<Str
     }
     let shell = ["/bin/sh".to_owned(), "-c".to_owned(), text];
     shell.into_iter().chain(words).map(|word| literal(&word)).collect()
+}
+
+/// First word of the command's text, and the end of its variables, which tell such a command from others.
+const FIRST_VARIABLE: &str = "export RANK=";
+/// Programs write acknowledgements to this file; nothing reads them here.
+const LAST_VARIABLE: &str = "export MUSTER_CHECKPOINT_FILE=/dev/null\n";
+/// Replaces the shell with the program in its arguments.
+const EXEC: &str = "exec \"$@\"\n";
+
+/// Program of a container whose command was written here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnProgram {
+    /// Name of the job in its job file.
+    pub(crate) job: String,
+    /// Name of the task group.
+    pub(crate) group: String,
+    pub(crate) command: TaskCommand,
+}
+
+/// Reads back a command, whose `$$` and `$(…)` are expanded; `None` for commands of other origin.
+pub(crate) fn own_program(words: &[String]) -> Option<OwnProgram> {
+    let [shell, flag, text, arguments @ ..] = words else { return None };
+    if shell != "/bin/sh" || flag != "-c" || !text.starts_with(FIRST_VARIABLE) {
+        return None;
+    }
+    let (variables, program) = text.split_once(LAST_VARIABLE)?;
+    let named = |name: &str| {
+        let (_, rest) = variables.split_once(&format!("{name}="))?;
+        Some(rest.split_whitespace().next()?.to_owned())
+    };
+    let command = match (program, arguments) {
+        (EXEC, [_, argv @ ..]) => TaskCommand::Argv(argv.to_vec()),
+        (FROM_FILE, [_, script]) => TaskCommand::Script(script.clone()),
+        (script, _) => TaskCommand::Script(script.to_owned()),
+    };
+    Some(OwnProgram { job: named("MUSTER_JOB_NAME")?, group: named("MUSTER_GROUP")?, command })
 }
 
 /// Runs the first argument as a file, so that its first line names the interpreter.
@@ -90,7 +126,7 @@ fn variables(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "export RANK={rank} WORLD_SIZE={} LOCAL_RANK={task} LOCAL_WORLD_SIZE={per_pod} NODE_RANK={node}",
+        "{FIRST_VARIABLE}{rank} WORLD_SIZE={} LOCAL_RANK={task} LOCAL_WORLD_SIZE={per_pod} NODE_RANK={node}",
         job.tasks()
     );
     let _ = writeln!(text, "export MASTER_ADDR={master} MASTER_PORT={PORT}");
@@ -109,14 +145,13 @@ fn variables(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> String {
         shell_word(&job.input.spec.name),
         shell_word(&role.group.name)
     );
-    // Programs write acknowledgements to this file; nothing reads them here.
-    text.push_str("export MUSTER_CHECKPOINT_FILE=/dev/null\n");
     if let Some(port) = job.service().and_then(|service| service.port) {
         let _ = writeln!(text, "export PORT={port}");
     }
     if let Some(array) = &job.input.spec.array {
         text.push_str(&array_index(array));
     }
+    text.push_str(LAST_VARIABLE);
     text
 }
 

@@ -9,6 +9,8 @@ mod pod;
 mod refusals;
 mod service;
 
+pub(crate) use command::own_program;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -213,7 +213,10 @@ impl BodyTranslation {
     fn new(how: LaunchMode, says: impl Into<String>, programs: Vec<DraftProgram>) -> Self {
         let env = match how {
             LaunchMode::FirstTask => vec![(OVERLAP.0.to_owned(), OVERLAP.1.to_owned())],
-            LaunchMode::EachTask | LaunchMode::Roles | LaunchMode::Exported => Vec::new(),
+            LaunchMode::EachTask
+            | LaunchMode::Roles
+            | LaunchMode::Exported
+            | LaunchMode::Containers => Vec::new(),
         };
         Self {
             how,

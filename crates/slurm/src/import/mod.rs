@@ -21,7 +21,7 @@ mod sizes;
 mod value;
 mod variables;
 
-use muster_model::imported::{ImportReport, ImportedLaunch, LaunchMode};
+use muster_model::imported::{ImportReport, ImportSource, ImportedLaunch, LaunchMode};
 
 pub use environment::overruled;
 pub use read::NotAScript;
@@ -118,7 +118,15 @@ fn imported(script: &BatchScript<'_>, text: &str, file: &str) -> ImportReport {
     }
     // Variables are sorted by name, as in job files.
     draft.env.sort();
-    ImportReport { script: file.to_owned(), job: draft.yaml(), options, asks, launch, findings }
+    ImportReport {
+        script: file.to_owned(),
+        source: ImportSource::Slurm,
+        job: draft.yaml(),
+        options,
+        asks,
+        launch,
+        findings,
+    }
 }
 
 /// Returns the sizes of the component in which a step runs.

@@ -1,5 +1,5 @@
-//! `muster import`: converts sbatch scripts to job files, and Slurm configurations to cluster and
-//! queue files. One file per kind of source.
+//! `muster import`: converts sbatch scripts and objects of Kubernetes to job files, and Slurm
+//! configurations to cluster and queue files.
 
 pub mod script;
 mod slurm_conf;
@@ -8,14 +8,16 @@ use anyhow::Result;
 
 use crate::app::App;
 
-/// Convert an sbatch script to a job file and report problems in it; or convert a Slurm
-/// configuration to a cluster file and a queue file
+/// Convert an sbatch script or Kubernetes objects to a job file and report problems in it; or
+/// convert a Slurm configuration to a cluster file and a queue file
 ///
 /// Every `#SBATCH` option becomes a field of the job, is passed on to sbatch, or is listed with the
-/// reason why it cannot be converted. The job file goes to stdout, everything else to stderr.
-/// Nothing is run and Slurm is not needed. With --slurm-conf the configuration of a cluster is
+/// reason why it cannot be converted. Files with `apiVersion` are objects of Kubernetes, of which
+/// each field becomes one of the job or is listed; several jobs become several documents. The job
+/// file goes to stdout, everything else to stderr.
+/// Nothing is run; neither Slurm nor a cluster is needed. With --slurm-conf the configuration of a cluster is
 /// converted in place of a script, and settings that a queue file cannot express are listed. See
-/// docs/slurm.md.
+/// docs/slurm.md and docs/kubernetes.md.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = script::EXAMPLES)]
 pub struct ImportArgs {

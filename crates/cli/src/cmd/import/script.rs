@@ -1,5 +1,6 @@
-//! `muster import SCRIPT`: converts an sbatch script to a job file. `muster-slurm` does the
-//! conversion; here the job file is checked by the parser that `muster run` uses.
+//! `muster import FILE`: converts an sbatch script, or objects of Kubernetes, to a job file.
+//! `muster-slurm` and `muster-kubernetes` do the conversion; here the job file is checked by the parser
+//! that `muster run` uses.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use muster_model::check::Severity;
 use muster_model::imported::{ImportOutcome, ImportReport};
 use muster_model::{QueueName, UserName};
 use muster_slurm::import::{self, ImportInput};
-use muster_spec::SubmissionSite;
+use muster_spec::{Cluster, SubmissionSite};
 use serde_json::Map;
 
 use crate::app::App;
@@ -18,7 +19,7 @@ use crate::exit::{FAILURE, Failure, USAGE};
 use crate::output_files;
 use crate::source::text;
 
-/// Largest script in bytes: sbatch accepts 4 MiB unless a site raises max_script_size
+/// Largest file in bytes: sbatch accepts 4 MiB unless a site raises max_script_size
 /// (slurm.conf(5)).
 const MAX_BYTES: u64 = 4 << 20;
 
@@ -33,14 +34,16 @@ Examples:
   muster import train.sbatch --baseline accepted.txt --strict > train.yaml
   muster import train.sbatch --cure processes-squared > train.yaml
   muster import train.sbatch -- config.yaml 7 > train.yaml
+  muster import job.yaml --cluster cluster.yaml > train.yaml
+  kubectl get jobset train -o yaml | muster import - > train.yaml
   muster import --slurm-conf /etc/slurm --sacctmgr accounts.cfg -o mine
   muster import train.sbatch --json | jq '.findings[] | {rule, line, cure}'";
 
-/// Options for a script.
+/// Options for a script, or for objects.
 #[derive(Debug, clap::Args)]
 pub struct ScriptArgs {
-    /// sbatch script; `-` is stdin
-    #[arg(value_name = "SCRIPT", required_unless_present = "slurm_conf")]
+    /// sbatch script, or objects of Kubernetes in YAML or JSON; `-` is stdin
+    #[arg(value_name = "FILE", required_unless_present = "slurm_conf")]
     script: Option<PathBuf>,
     /// Write the job file to this file; `-` is stdout, the default; with --slurm-conf: write both
     /// files to this folder
@@ -57,7 +60,11 @@ pub struct ScriptArgs {
     format: FindingsFormat,
     #[command(flatten)]
     baseline: BaselineArgs,
-    /// Exit with 1 if an option is not converted, or a finding is of high severity
+    /// Cluster file, to find pods and gangs for which the nodes are too small; for objects of
+    /// Kubernetes
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+    /// Exit with 1 if an option or field is not converted, or a finding is of high severity
     #[arg(long)]
     strict: bool,
     /// Apply the fix of this finding to the job; by default the script is converted as it is
@@ -82,11 +89,15 @@ impl ScriptArgs {
 
 /// Runs `muster import SCRIPT`; returns its exit code.
 pub fn run(app: &App, args: &ScriptArgs) -> Result<u8> {
-    // 1. Convert the script and check the result.
-    let path = args.script.as_ref().expect("a script is required where no cluster is named");
-    let (name, script) = text(path, MAX_BYTES)?;
-    let given = ImportInput { arguments: args.arguments.clone(), cures: args.cure.clone() };
-    let mut report = convert(app, &script, &name, &given)?;
+    // 1. Convert the file and check the result.
+    let path = args.script.as_ref().expect("a file is required where no configuration is named");
+    let (name, source) = text(path, MAX_BYTES)?;
+    let mut report = if muster_kubernetes::import::is_objects(&source) {
+        of_objects(args, &source, &name)?
+    } else {
+        let given = ImportInput { arguments: args.arguments.clone(), cures: args.cure.clone() };
+        convert(app, &source, &name, &given)?
+    };
     // 2. Write the baseline, or leave out its findings.
     let checked = of_import(&report, &args.baseline.known()?);
     if args.baseline.write(app, &checked)? {
@@ -129,6 +140,32 @@ pub fn convert(app: &App, script: &str, name: &str, given: &ImportInput) -> Resu
     Ok(report)
 }
 
+/// Converts objects of Kubernetes and checks the resulting job file.
+fn of_objects(args: &ScriptArgs, source: &str, name: &str) -> Result<ImportReport> {
+    for (option, is_given) in
+        [("--cure", !args.cure.is_empty()), ("--", !args.arguments.is_empty())]
+    {
+        if is_given {
+            return Err(Failure::usage(format!(
+                "{option} is for scripts, but {name} holds objects of Kubernetes"
+            ))
+            .into());
+        }
+    }
+    let cluster = args.cluster.as_deref().map(read_cluster).transpose()?;
+    let nodes = cluster.as_ref().map(|cluster| &cluster.nodes[..]);
+    let report = muster_kubernetes::import::import(source, name, nodes).map_err(|error| {
+        Failure::usage(format!("cannot import {name}: {error}")).hint(error.hint())
+    })?;
+    check(&report)?;
+    Ok(report)
+}
+
+fn read_cluster(path: &Path) -> Result<Cluster> {
+    let text = crate::source::read(path)?;
+    Ok(muster_spec::parse_cluster(&text.source, text.file.as_deref()).map_err(Failure::from)?)
+}
+
 /// Returns an error if `muster run` would reject the job file, so that no invalid file is written.
 fn check(report: &ImportReport) -> Result<(), Failure> {
     let queue = QueueName::from("default");
@@ -141,7 +178,7 @@ fn check(report: &ImportReport) -> Result<(), Failure> {
             why.trim_end()
         );
         Failure { rendered: Some(message), ..Failure::new(String::new()) }
-            .hint("the option named there cannot be imported: remove it from the script, then edit the job file by hand")
+            .hint("the option named there cannot be imported: remove it from the file, then edit the job file by hand")
     };
     let documents =
         muster_spec::parse(&report.job, Some("job.yaml"), &Map::new()).map_err(refused)?;

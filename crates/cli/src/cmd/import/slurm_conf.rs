@@ -29,7 +29,7 @@ pub struct SlurmConfArgs {
     /// Convert the configuration of a Slurm cluster to a cluster file and a queue file: its
     /// slurm.conf, its folder with gres.conf and topology.conf, or saved output of `scontrol show
     /// node -o -d`. -o names the folder for the two files
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["script", "json", "format", "baseline", "write_baseline", "strict", "arguments"], help_heading = "A cluster")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["script", "json", "format", "baseline", "write_baseline", "strict", "arguments", "cluster"], help_heading = "A cluster")]
     slurm_conf: Option<PathBuf>,
     /// Accounts and QOS of the cluster, for the queues: `sacctmgr dump CLUSTER file=FILE`,
     /// `sacctmgr -P show assoc` with ParentName, `sacctmgr -P show qos`, or a script of such

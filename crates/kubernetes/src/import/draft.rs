@@ -1,0 +1,377 @@
+//! Job file under construction: its fields, and their output as YAML. It does not know the objects.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
+use serde_saphyr::{FlowMap, FlowSeq};
+
+use crate::names;
+
+/// Job file with its fields.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct JobDraft {
+    pub(super) name: String,
+    pub(super) service: Option<ServiceDraft>,
+    pub(super) groups: Vec<GroupDraft>,
+    pub(super) queue: Option<String>,
+    /// Time limit in seconds.
+    pub(super) time_secs: Option<u64>,
+    pub(super) array: Option<String>,
+    pub(super) after: Vec<String>,
+    pub(super) begin: Option<String>,
+    pub(super) is_held: bool,
+    pub(super) workdir: Option<String>,
+    pub(super) grace_secs: Option<u64>,
+    /// Highest number of restarts.
+    pub(super) restarts: Option<u64>,
+    pub(super) labels: Vec<(String, String)>,
+    pub(super) exclude: Vec<String>,
+    /// Rule and level of the topology.
+    pub(super) topology: Option<(&'static str, String)>,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) kubernetes: OptionsDraft,
+}
+
+/// Replicas of a service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ServiceDraft {
+    pub(super) guaranteed: u64,
+    pub(super) max: u64,
+    pub(super) port: Option<u64>,
+}
+
+/// Role of a job, or the whole job where it has one role.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct GroupDraft {
+    pub(super) name: String,
+    pub(super) pods: u64,
+    /// True if each pod is on a node of its own.
+    pub(super) is_spread: bool,
+    pub(super) tasks_per_pod: u64,
+    pub(super) task: TaskDraft,
+}
+
+/// A task: resources and program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct TaskDraft {
+    pub(super) gpus: u64,
+    pub(super) cpus_milli: u64,
+    pub(super) memory_bytes: u64,
+    pub(super) extras: Vec<(String, u64)>,
+    pub(super) run: ProgramDraft,
+}
+
+/// Program of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum ProgramDraft {
+    Text(String),
+    Words(Vec<String>),
+}
+
+impl Default for ProgramDraft {
+    fn default() -> Self {
+        Self::Words(Vec::new())
+    }
+}
+
+/// Options for Kubernetes only.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct OptionsDraft {
+    pub(super) image: Option<String>,
+    pub(super) namespace: Option<String>,
+    pub(super) service_account: Option<String>,
+    pub(super) pull_secrets: Vec<String>,
+    pub(super) volumes: Vec<String>,
+    pub(super) env_from: Vec<String>,
+    pub(super) shm_bytes: Option<u64>,
+    pub(super) gpu_resource: Option<String>,
+    pub(super) is_host_network: bool,
+    pub(super) priority_class: Option<String>,
+    pub(super) runtime_class: Option<String>,
+    pub(super) annotations: Vec<(String, String)>,
+}
+
+impl JobDraft {
+    /// Returns the number of pods that start together.
+    pub(super) fn pods(&self) -> u64 {
+        self.groups.iter().map(|group| group.pods).sum()
+    }
+
+    /// Returns the job file as YAML.
+    pub(super) fn yaml(&self) -> String {
+        // Long lines of a program stay as they are.
+        let options = serde_saphyr::ser_options! { folded_wrap_chars: MAX_LINE };
+        let text = serde_saphyr::to_string_with_options(&self.fields(), options)
+            .expect("texts and numbers are valid YAML");
+        format!("{}\n", text.trim_end())
+    }
+
+    fn fields(&self) -> Fields {
+        let mut fields = Fields::default();
+        fields.text("name", Some(&self.name));
+        if let Some(service) = &self.service {
+            fields.text("kind", Some("service"));
+            let replicas = if service.guaranteed == service.max {
+                service.max.into()
+            } else {
+                format!("{}..{}", service.guaranteed, service.max).into()
+            };
+            fields.value("replicas", Some(replicas));
+            fields.value("port", service.port.map(Value::from));
+        }
+        fields.text("queue", self.queue.as_deref());
+        if let [group] = &self.groups[..] {
+            group.sizes(&mut fields);
+        }
+        fields.text("time", self.time_secs.map(seconds).as_deref());
+        fields.text("array", self.array.as_deref());
+        fields.list("after", &self.after);
+        fields.text("begin", self.begin.as_deref());
+        fields.value("hold", self.is_held.then(|| true.into()));
+        fields.text("grace", self.grace_secs.map(seconds).as_deref());
+        fields.value("restart", self.restarts.map(Value::from));
+        fields.map("labels", &self.labels);
+        fields.list("exclude", &self.exclude);
+        if let Some((rule, level)) = &self.topology {
+            fields.map("topology", &[((*rule).to_owned(), level.clone())]);
+        }
+        fields.text("workdir", self.workdir.as_deref());
+        fields.map("env", &self.env);
+        match &self.groups[..] {
+            [group] => group.task.program(&mut fields),
+            groups => {
+                let groups = groups.iter().map(|group| {
+                    let mut fields = Fields::default();
+                    fields.text("name", Some(&group.name));
+                    group.sizes(&mut fields);
+                    group.task.program(&mut fields);
+                    fields
+                });
+                fields.0.push(("groups".to_owned(), Entry::Groups(groups.collect())));
+            }
+        }
+        let options = self.kubernetes.fields();
+        if !options.0.is_empty() {
+            fields.0.push(("kubernetes".to_owned(), Entry::Fields(options)));
+        }
+        fields
+    }
+}
+
+impl GroupDraft {
+    /// Adds the fields of the size: nodes where pods are on nodes of their own, else tasks.
+    fn sizes(&self, fields: &mut Fields) {
+        let gpus = |count: u64| (count > 0).then(|| Value::from(count));
+        if self.is_spread || self.tasks_per_pod > 1 {
+            fields.value("nodes", Some(self.pods.into()));
+            fields.value(
+                "tasks-per-node",
+                (self.tasks_per_pod > 1).then(|| self.tasks_per_pod.into()),
+            );
+            fields.value("gpus", gpus(self.task.gpus * self.tasks_per_pod));
+        } else if self.pods == 1 {
+            fields.value("gpus", gpus(self.task.gpus));
+        } else {
+            fields.value("tasks", Some(self.pods.into()));
+            fields.value("gpus-per-task", gpus(self.task.gpus));
+        }
+        let cpus = match self.task.cpus_milli {
+            0 => None,
+            milli if milli % 1000 == 0 => Some((milli / 1000).into()),
+            milli => Some(format!("{milli}m").into()),
+        };
+        fields.value("cpus", cpus);
+        fields.value("memory", (self.task.memory_bytes > 0).then(|| bytes(self.task.memory_bytes)));
+        let extras: Vec<(String, Value)> =
+            self.task.extras.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
+        if !extras.is_empty() {
+            fields.0.push(("extras".to_owned(), Entry::Map(extras)));
+        }
+    }
+}
+
+impl TaskDraft {
+    fn program(&self, fields: &mut Fields) {
+        match &self.run {
+            ProgramDraft::Text(text) => fields.text("run", Some(text)),
+            ProgramDraft::Words(words) => {
+                fields.0.push(("run".to_owned(), Entry::List(words.clone())));
+            }
+        }
+    }
+}
+
+impl OptionsDraft {
+    fn fields(&self) -> Fields {
+        let mut fields = Fields::default();
+        fields.text("image", self.image.as_deref());
+        fields.text("namespace", self.namespace.as_deref());
+        fields.text("service-account", self.service_account.as_deref());
+        fields.list("pull-secrets", &self.pull_secrets);
+        fields.list("volumes", &self.volumes);
+        fields.list("env-from", &self.env_from);
+        fields.value("shm", self.shm_bytes.map(bytes));
+        fields.text("gpu-resource", self.gpu_resource.as_deref());
+        fields.value("host-network", self.is_host_network.then(|| true.into()));
+        fields.text("priority-class", self.priority_class.as_deref());
+        fields.text("runtime-class", self.runtime_class.as_deref());
+        fields.map("annotations", &self.annotations);
+        fields
+    }
+}
+
+/// Fields in the order in which they are written.
+#[derive(Default)]
+struct Fields(Vec<(String, Entry)>);
+
+enum Entry {
+    Value(Value),
+    List(Vec<String>),
+    Map(Vec<(String, Value)>),
+    Fields(Fields),
+    Groups(Vec<Fields>),
+}
+
+impl Fields {
+    fn value(&mut self, name: &str, value: Option<Value>) {
+        self.0.extend(value.map(|value| (name.to_owned(), Entry::Value(value))));
+    }
+
+    fn text(&mut self, name: &str, text: Option<&str>) {
+        self.value(name, text.map(Value::from));
+    }
+
+    fn list(&mut self, name: &str, items: &[String]) {
+        match items {
+            [] => {}
+            [one] => self.text(name, Some(one)),
+            items => self.0.push((name.to_owned(), Entry::List(items.to_vec()))),
+        }
+    }
+
+    fn map(&mut self, name: &str, entries: &[(String, String)]) {
+        if !entries.is_empty() {
+            let entries = entries.iter().map(|(key, value)| (key.clone(), value.as_str().into()));
+            self.0.push((name.to_owned(), Entry::Map(entries.collect())));
+        }
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, entry) in &self.0 {
+            map.serialize_entry(name, entry)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Entry::Value(value) => value.serialize(serializer),
+            Entry::List(items) => FlowSeq(items).serialize(serializer),
+            Entry::Map(entries) if entries.len() == 1 => {
+                FlowMap(Entries(entries)).serialize(serializer)
+            }
+            Entry::Map(entries) => Entries(entries).serialize(serializer),
+            Entry::Fields(fields) => fields.serialize(serializer),
+            Entry::Groups(groups) => groups.serialize(serializer),
+        }
+    }
+}
+
+struct Entries<'a>(&'a [(String, Value)]);
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+/// Returns a time in the largest unit that divides it.
+fn seconds(secs: u64) -> String {
+    let units = [(86_400, "d"), (3600, "h"), (60, "m")];
+    let unit = units.iter().find(|(size, _)| secs > 0 && secs.is_multiple_of(*size));
+    unit.map_or_else(|| format!("{secs}s"), |(size, name)| format!("{}{name}", secs / size))
+}
+
+/// Returns a size in the largest unit that divides it: decimal ones as people write them, else binary.
+fn bytes(bytes: u64) -> Value {
+    let units = [
+        (1 << 40, "TiB"),
+        (1_000_000_000_000, "TB"),
+        (1 << 30, "GiB"),
+        (1_000_000_000, "GB"),
+        (1 << 20, "MiB"),
+        (1_000_000, "MB"),
+        (1 << 10, "KiB"),
+        (1000, "KB"),
+    ];
+    let unit = units.iter().find(|(size, _)| bytes > 0 && bytes.is_multiple_of(*size));
+    unit.map_or_else(|| format!("{bytes}B"), |(size, name)| format!("{}{name}", bytes / size))
+        .into()
+}
+
+/// Longest line that is not folded, in characters.
+const MAX_LINE: usize = 1 << 20;
+
+/// Longest name of a job.
+const NAME_CHARACTERS: usize = 64;
+
+/// Returns a name as a job may have it.
+pub(super) fn job_name(text: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let name: String =
+        text.chars().map(|c| if allowed(c) { c } else { '-' }).take(NAME_CHARACTERS).collect();
+    let name = name.trim_matches(['-', '.']);
+    if name.is_empty() { names::SCHEDULER.to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_lose_nothing() {
+        for (secs, expected) in
+            [(90, "90s"), (7200, "2h"), (86_400, "1d"), (5400, "90m"), (0, "0s")]
+        {
+            assert_eq!(seconds(secs), expected);
+        }
+        for (count, expected) in [
+            (64_000_000_000, "64GB"),
+            (64 << 30, "64GiB"),
+            (1_048_577, "1048577B"),
+            (1 << 40, "1TiB"),
+        ] {
+            assert_eq!(bytes(count), expected);
+        }
+    }
+
+    #[test]
+    fn a_job_file_reads_like_one_that_a_person_wrote() {
+        let task = TaskDraft {
+            gpus: 8,
+            run: ProgramDraft::Text("set -e\ntorchrun train.py\n".to_owned()),
+            ..TaskDraft::default()
+        };
+        let group = GroupDraft {
+            name: "main".to_owned(),
+            pods: 2,
+            is_spread: true,
+            tasks_per_pod: 1,
+            task,
+        };
+        let job = JobDraft {
+            name: "train".to_owned(),
+            groups: vec![group],
+            time_secs: Some(43_200),
+            env: vec![("A".to_owned(), "1".to_owned())],
+            kubernetes: OptionsDraft { image: Some("a/b:1".to_owned()), ..OptionsDraft::default() },
+            ..JobDraft::default()
+        };
+        let expected = "name: train\nnodes: 2\ngpus: 8\ntime: 12h\nenv: {A: \"1\"}\nrun: |\n  set -e\n  torchrun train.py\nkubernetes:\n  image: a/b:1\n";
+        assert_eq!(job.yaml(), expected);
+    }
+}

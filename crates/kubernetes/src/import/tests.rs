@@ -1,0 +1,169 @@
+//! Objects as jobs: what each kind becomes, what is found in it, and round trips of generated jobs.
+
+use muster_model::imported::ImportOutcome;
+use muster_model::{Bytes, CpuMilli, Device, GpuModel};
+
+use super::*;
+
+mod round_trip;
+
+/// Returns the report on objects, with four nodes of 8 GPUs each.
+fn imported(text: &str) -> ImportReport {
+    let device = || Device::declared(GpuModel::from("h100"), Bytes(80 << 30));
+    let node = |index: u32| NodeSpec {
+        devices: (0..8).map(|_| device()).collect(),
+        ..NodeSpec::plain(format!("node{index}").as_str(), CpuMilli(64_000), Bytes(512 << 30))
+    };
+    let nodes: Vec<NodeSpec> = (0..4).map(node).collect();
+    assert!(is_objects(text));
+    import(text, "objects.yaml", Some(&nodes)).unwrap()
+}
+
+/// Checks which rules have findings, and on which lines.
+fn check(text: &str, expected: &[(&str, u32)]) {
+    let report = imported(text);
+    let found: Vec<(&str, u32)> =
+        report.findings.iter().map(|one| (one.rule, one.line.unwrap_or(0))).collect();
+    assert_eq!(found, expected, "{text}\n{:#?}", report.findings);
+}
+
+/// Returns an Indexed Job of four pods with 8 GPUs each, in which nothing is wrong.
+fn gang() -> String {
+    "\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  completionMode: Indexed
+  completions: 4
+  parallelism: 4
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      activeDeadlineSeconds: 3600
+      schedulerName: muster
+      volumes: [{name: shm, emptyDir: {medium: Memory}}]
+      containers:
+        - name: main
+          image: registry.example.com/train:1
+          command: [torchrun, --nnodes=4, --nproc-per-node=8, --rdzv-endpoint=train-0.train:29500, train.py]
+          volumeMounts: [{name: shm, mountPath: /dev/shm}]
+          resources: {limits: {nvidia.com/gpu: 8}}
+"
+    .to_owned()
+}
+
+/// Checks the findings in that Job after a text of it was replaced.
+fn check_changed(from: &str, to: &str, expected: &[(&str, u32)]) {
+    let text = gang();
+    assert!(text.contains(from), "{from}");
+    check(&text.replacen(from, to, 1), expected);
+}
+
+#[test]
+fn a_gang_becomes_a_job_of_the_same_size() {
+    check(&gang(), &[]);
+    let report = imported(&gang());
+    let expected = "\
+name: train
+tasks: 4
+gpus-per-task: 8
+time: 1h
+run: [torchrun, --nnodes=4, --nproc-per-node=8, --rdzv-endpoint=train-0.train:29500, train.py]
+kubernetes:
+  image: registry.example.com/train:1
+";
+    assert_eq!(report.job, expected);
+    assert_eq!(report.asks["gpus"], "32");
+    let [step] = &report.launch.steps[..] else { panic!("one step") };
+    assert_eq!((step.line, step.processes), (18, Some(32)));
+    assert!(report.options.iter().all(|option| option.becomes != ImportOutcome::NotMapped));
+}
+
+#[test]
+fn schema_valid_and_wrong_is_found() {
+    check_changed(
+        "gpu: 8",
+        "gpu: 16",
+        &[("cluster-too-small", 4), ("no-node-has-it", 20), ("gpus-without-process", 18)],
+    );
+    check_changed(
+        "completions: 4\n  parallelism: 4",
+        "completions: 5\n  parallelism: 5",
+        &[("cluster-too-small", 4), ("nnodes-differ", 18)],
+    );
+    check_changed("backoffLimit: 0", "backoffLimit: 3", &[("gang-restarts-in-part", 8)]);
+    check_changed(
+        "restartPolicy: Never",
+        "restartPolicy: OnFailure",
+        &[("gang-restarts-in-part", 11)],
+    );
+    check_changed("nproc-per-node=8", "nproc-per-node=16", &[("more-processes-than-gpus", 18)]);
+    check_changed("--rdzv-endpoint=train-0.train:29500, ", "", &[("no-rendezvous", 18)]);
+    check_changed("--nnodes=4", "--nnodes=3", &[("nnodes-differ", 18)]);
+    check_changed("train:1", "train:latest", &[("image-not-pinned", 17)]);
+    check_changed("train:1", "train", &[("image-not-pinned", 17)]);
+    check_changed("train:1", "train@sha256:0123", &[]);
+    check_changed("      activeDeadlineSeconds: 3600\n", "", &[("no-time-limit", 4)]);
+    check_changed(
+        "mountPath: /dev/shm",
+        "mountPath: /tmp",
+        &[("field-lost", 14), ("small-shared-memory", 16), ("field-lost", 19)],
+    );
+    check_changed("limits:", "requests:", &[("gpus-without-limit", 20)]);
+    check_changed(
+        "schedulerName: muster",
+        "tolerations: [{operator: Exists}]",
+        &[("field-lost", 13)],
+    );
+}
+
+#[test]
+fn a_job_without_a_command_runs_nothing_by_mistake() {
+    let text = gang();
+    let line = text.lines().find(|line| line.contains("command:")).unwrap();
+    let text = text.replace(&format!("{line}\n"), "");
+    check(&text, &[("no-command", 16)]);
+    assert!(imported(&text).job.contains("exit 78"));
+}
+
+#[test]
+fn pods_without_an_index_are_an_array() {
+    let text = gang().replace("completionMode: Indexed", "completionMode: NonIndexed");
+    let text = text.replace("parallelism: 4", "parallelism: 2").replace("--nnodes=4, ", "");
+    check(&text, &[]);
+    assert!(imported(&text).job.contains("gpus: 8\ntime: 1h\narray: 0-3%2\n"));
+}
+
+#[test]
+fn lists_and_several_documents_are_several_jobs() {
+    let other = gang().replace("name: train}", "name: second}");
+    let report = imported(&format!("{}---\n{other}", gang()));
+    assert_eq!(report.job.matches("---\n").count(), 1);
+    assert_eq!(report.asks["second:pods"], "4");
+    let indented: String = gang().lines().map(|line| format!("    {line}\n")).collect();
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n  -\n{indented}");
+    let report = imported(&list);
+    assert!(report.job.starts_with("name: train\ntasks: 4\n"));
+    assert_eq!(report.launch.steps[0].line, 22);
+}
+
+#[test]
+fn what_is_no_job_is_refused_with_a_reason() {
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n";
+    let error = import(text, "x.yaml", None).unwrap_err();
+    assert_eq!(error, NotImported::NoJob(vec!["ConfigMap settings".to_owned()]));
+    let error = import("apiVersion: v1\nkind: [\n", "x.yaml", None).unwrap_err();
+    assert!(error.to_string().contains("neither YAML nor JSON"), "{error}");
+    assert!(!is_objects("name: a\nrun: b\n") && !is_objects("#!/bin/sh\napiVersion: x\n"));
+}
+
+#[test]
+fn ids_are_unique() {
+    let mut all: Vec<&str> = ids().map(|(id, ..)| id).collect();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count);
+}

@@ -1,0 +1,282 @@
+//! Jobs to objects and back: a generated job becomes the same job again, and the same objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::job::{GpuRequest, Resources};
+use muster_model::kubernetes::{ClaimMount, EnvSource, KubernetesOptions};
+use muster_model::payload::TaskCommand;
+use muster_model::{
+    Array, Bytes, CpuMilli, JobSpec, QueueName, Restart, Span, TaskGroup, Time, Topology,
+    TopologyRule, UserName,
+};
+use muster_spec::{CheckedJob, SubmissionSite};
+use proptest::prelude::*;
+
+use super::super::import;
+use crate::node::GpuLabels;
+use crate::render::{GangScheduler, RenderInput, render, yaml};
+
+#[derive(Clone, Debug)]
+struct Generated {
+    spec: JobSpec,
+    commands: BTreeMap<Arc<str>, TaskCommand>,
+    env: BTreeMap<String, String>,
+    workdir: Option<String>,
+    options: KubernetesOptions,
+    scheduler: GangScheduler,
+}
+
+impl Generated {
+    fn of(checked: &CheckedJob, scheduler: GangScheduler) -> Self {
+        Self {
+            spec: checked.spec.clone(),
+            commands: checked.commands.clone(),
+            env: checked.env.clone(),
+            workdir: checked.workdir.as_ref().map(|dir| dir.to_string_lossy().into_owned()),
+            options: checked.kubernetes.clone(),
+            scheduler,
+        }
+    }
+
+    fn objects(&self) -> String {
+        let rendered = render(&RenderInput {
+            spec: &self.spec,
+            commands: &self.commands,
+            env: &self.env,
+            workdir: self.workdir.as_deref(),
+            gpu_labels: &GpuLabels::default(),
+            files: &[],
+            has_output_files: false,
+            after: &[],
+            options: &self.options,
+            scheduler: self.scheduler,
+            suffix: None,
+        });
+        yaml(&rendered.unwrap().objects)
+    }
+}
+
+fn checked(job: &str) -> CheckedJob {
+    let queue = QueueName::from("default");
+    let site = SubmissionSite::unknown(UserName::from("nobody"), &queue);
+    let documents = muster_spec::parse(job, Some("job.yaml"), &serde_json::Map::new())
+        .unwrap_or_else(|error| panic!("{job}\n{error:?}"));
+    let mut all = muster_spec::check_all(&documents, &site)
+        .unwrap_or_else(|error| panic!("{job}\n{error:?}"));
+    assert_eq!(all.len(), 1);
+    all.remove(0)
+}
+
+fn program() -> impl Strategy<Value = TaskCommand> {
+    let texts = [
+        "torchrun train.py",
+        "set -e\npython a.py \\\n  --lr=1e-3\n\n# end",
+        "echo $(hostname) $$ '$(X)' \"$RANK\"",
+        "#!/usr/bin/env python3\nprint('héllo: {}')",
+        "  indented: yes",
+        "yes",
+        "a: b # c",
+        "export MUSTER_JOB_NAME=other\n\ttab",
+    ];
+    let words = ["python", "train.py", "--name=a b", "$(X) $$", "", "1", "null", "- x", "é\n"];
+    let word = proptest::sample::select(words.to_vec()).prop_map(str::to_owned);
+    prop_oneof![
+        proptest::sample::select(texts.to_vec())
+            .prop_map(|text| TaskCommand::Script(text.to_owned())),
+        proptest::collection::vec(word, 0..4).prop_map(|rest| {
+            let words = ["prog".to_owned()].into_iter().chain(rest);
+            TaskCommand::Argv(words.collect())
+        }),
+    ]
+}
+
+fn resources() -> impl Strategy<Value = Resources> {
+    (0..=8u32, 0..20u32, 0..5u64, proptest::bool::ANY).prop_map(|(gpus, cpus, memory, has_rdma)| {
+        Resources {
+            gpu: GpuRequest::whole(gpus),
+            cpus: CpuMilli(cpus * 500),
+            memory: Bytes(memory * 1_500_000_001),
+            extras: has_rdma.then(|| (Arc::from("rdma/hca"), 2)).into_iter().collect(),
+        }
+    })
+}
+
+fn group(name: &'static str) -> impl Strategy<Value = TaskGroup> {
+    (1..5u32, proptest::option::of(1..4u32), resources()).prop_map(
+        move |(count, per_node, task)| {
+            let tasks = count * per_node.unwrap_or(1);
+            TaskGroup { tasks_per_node: per_node, ..TaskGroup::of(name, tasks, task) }
+        },
+    )
+}
+
+fn options() -> impl Strategy<Value = KubernetesOptions> {
+    (proptest::bool::ANY, proptest::bool::ANY).prop_map(|(has_all, is_amd)| {
+        let claim = |claim: &str, is_read_only| ClaimMount {
+            claim: claim.into(),
+            path: format!("/{claim}").as_str().into(),
+            is_read_only,
+        };
+        let image = Some("registry.example.com/train:1".into());
+        let gpu_resource = is_amd.then(|| "amd.com/gpu".into());
+        if !has_all {
+            return KubernetesOptions { image, ..KubernetesOptions::default() };
+        }
+        KubernetesOptions {
+            image,
+            namespace: Some("team".into()),
+            service_account: Some("trainer".into()),
+            pull_secrets: vec!["one".into(), "two".into()],
+            volumes: vec![claim("data", false), claim("models", true)],
+            env_from: vec![EnvSource::Secret("a".into()), EnvSource::ConfigMap("b".into())],
+            shm_bytes: Some(Bytes(16 << 30)),
+            gpu_resource,
+            host_network: true,
+            priority_class: Some("high".into()),
+            runtime_class: Some("nvidia".into()),
+            annotations: [("example.com/a".into(), "1".into())].into(),
+            send: None,
+        }
+    })
+}
+
+/// Terms of start and end, and rules for nodes.
+fn with_terms(spec: JobSpec) -> impl Strategy<Value = JobSpec> {
+    let array = prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(Array::range(1, 9, 2, Some(2)))),
+        1 => Just(Array::list(vec![1, 3, 7, 8], None)),
+    ];
+    let topology = proptest::option::of(prop_oneof![
+        Just(TopologyRule::Required("rack".into())),
+        Just(TopologyRule::Preferred("block".into())),
+    ]);
+    let queue = proptest::sample::select(&["default", "research/vision"][..]);
+    let secs = proptest::option::of(1..100_000u64);
+    (secs, 1..200u64, array, topology, queue, 0..4u32, proptest::bool::ANY, proptest::bool::ANY)
+        .prop_map(move |(secs, grace, array, rule, queue, restarts, is_held, has_rules)| {
+            let mut spec = spec.clone();
+            spec.time_limit = secs.map(Span::from_secs);
+            spec.grace = Span::from_secs(grace);
+            let is_one_pod = spec.groups.len() == 1
+                && spec.groups[0].min_tasks == spec.groups[0].tasks_per_node.unwrap_or(1);
+            spec.array = array.filter(|_| is_one_pod);
+            spec.queue = queue.into();
+            spec.held = is_held;
+            spec.begin = (is_held && has_rules).then_some(Time(1_795_176_000_000));
+            if restarts > 0 {
+                spec.restart = Restart {
+                    on_failure: true,
+                    max_restarts: restarts,
+                    backoff: Restart::DEFAULT_BACKOFF,
+                    always: false,
+                };
+            }
+            spec.constraint.topology = rule.map(|rule| Topology { rule, segment: None });
+            if has_rules {
+                spec.constraint.labels = [("pool".into(), "a".into())].into();
+                spec.constraint.exclude = vec!["node7".into(), "node9".into()];
+            }
+            spec
+        })
+}
+
+/// Removes what a scheduler cannot do.
+fn fit(mut job: Generated) -> Generated {
+    let spec = &mut job.spec;
+    if job.scheduler != GangScheduler::Muster {
+        (spec.begin, spec.constraint.topology) = (None, None);
+    }
+    if matches!(job.scheduler, GangScheduler::Kueue | GangScheduler::Volcano) {
+        spec.held = false;
+    }
+    if job.scheduler == GangScheduler::Volcano {
+        spec.array = None;
+    }
+    job
+}
+
+fn job(groups: Vec<TaskGroup>) -> impl Strategy<Value = Generated> {
+    let names: Vec<Arc<str>> = groups.iter().map(|group| Arc::clone(&group.name)).collect();
+    let spec = JobSpec::plain("Train_1", "nobody", groups);
+    let commands = proptest::collection::vec(program(), names.len());
+    let env = proptest::bool::ANY.prop_map(|has| {
+        let pairs = [("PRICE", "$(5) $$"), ("EMPTY", ""), ("N", "08")];
+        pairs.into_iter().filter(|_| has).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+    });
+    let scheduler = proptest::sample::select(&SCHEDULERS[..]);
+    let workdir = proptest::option::of(Just("/data/run".to_owned()));
+    (with_terms(spec), commands, env, workdir, options(), scheduler).prop_map(
+        move |(spec, commands, env, workdir, options, scheduler)| {
+            let commands = names.iter().cloned().zip(commands).collect();
+            fit(Generated { spec, commands, env, workdir, options, scheduler })
+        },
+    )
+}
+
+const SCHEDULERS: [GangScheduler; 3] =
+    [GangScheduler::Muster, GangScheduler::Kueue, GangScheduler::PodGroups];
+
+/// Returns the job without what the objects do not carry.
+fn carried(mut job: Generated) -> Generated {
+    let spec = &mut job.spec;
+    for group in &mut spec.groups {
+        // Tasks of one pod have one node.
+        if group.min_tasks == 1 {
+            group.tasks_per_node = None;
+        }
+    }
+    if spec.groups.iter().all(|group| group.task.gpu.devices == 0) {
+        job.options.gpu_resource = None;
+    }
+    let queue = spec.queue.as_str();
+    match job.scheduler {
+        // A LocalQueue has no path.
+        GangScheduler::Kueue => spec.queue = queue.rsplit('/').next().unwrap_or_default().into(),
+        GangScheduler::PodGroups | GangScheduler::None => spec.queue = "default".into(),
+        GangScheduler::Muster | GangScheduler::Volcano => {}
+    }
+    for command in job.commands.values_mut() {
+        if let TaskCommand::Script(text) = command
+            && !text.starts_with("#!")
+        {
+            *text = format!("{}\n", text.trim_end());
+        }
+    }
+    job
+}
+
+fn check(job: Generated) {
+    let objects = job.objects();
+    let report = import(&objects, "objects.yaml", None).unwrap();
+    let lost: Vec<_> = report
+        .options
+        .iter()
+        .filter(|option| option.becomes == muster_model::imported::ImportOutcome::NotMapped)
+        .collect();
+    assert!(lost.is_empty(), "{objects}\n{lost:#?}");
+    let again = Generated::of(&checked(&report.job), job.scheduler);
+    let job = carried(job);
+    assert_eq!(again.spec, job.spec, "{objects}\n{}", report.job);
+    assert_eq!(again.commands, job.commands, "{objects}\n{}", report.job);
+    assert_eq!((&again.env, &again.workdir), (&job.env, &job.workdir), "{}", report.job);
+    assert_eq!(again.options, job.options, "{objects}\n{}", report.job);
+    assert_eq!(again.objects(), objects, "{}", report.job);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_job_of_one_role_comes_back(job in group("main").prop_flat_map(|group| job(vec![group]))) {
+        check(job);
+    }
+
+    #[test]
+    fn a_job_of_several_roles_comes_back(
+        job in (group("trainer"), group("rollout")).prop_flat_map(|(one, two)| job(vec![one, two]))
+    ) {
+        check(job);
+    }
+}
