@@ -3,7 +3,7 @@
 
 use super::document::child;
 use super::draft::JobDraft;
-use super::job::{FoundJob, LeastPods};
+use super::found::{FoundJob, LeastPods};
 use super::object::ImportedObject;
 use crate::names;
 

@@ -6,7 +6,7 @@ use muster_model::check::Severity;
 use muster_model::imported::ImportedOption;
 
 use super::draft::GroupDraft;
-use super::job::FoundJob;
+use super::found::FoundJob;
 use super::object::ImportedObject;
 
 /// Facts that rules examine.

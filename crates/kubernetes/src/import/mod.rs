@@ -7,10 +7,12 @@ mod container;
 mod document;
 mod draft;
 mod finding;
+mod found;
 mod job;
 mod launch;
 mod metadata;
 mod object;
+mod others;
 mod pod;
 mod reasons;
 mod rules;
@@ -28,7 +30,7 @@ pub use rules::ids;
 use document::Document;
 use draft::JobDraft;
 use finding::ObjectFacts;
-use job::FoundJob;
+use found::FoundJob;
 use object::ImportedObject;
 
 /// Error of importing objects.

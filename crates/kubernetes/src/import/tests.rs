@@ -149,6 +149,50 @@ fn lists_and_several_documents_are_several_jobs() {
     assert_eq!(report.launch.steps[0].line, 22);
 }
 
+/// Returns pods of a template, deep in an object.
+fn template(command: &str, indent: usize) -> String {
+    let text = format!(
+        "template:\n  spec:\n    restartPolicy: Never\n    activeDeadlineSeconds: 60\n    containers:\n      - name: main\n        image: r/train:1\n        command: [{command}]\n        resources: {{limits: {{nvidia.com/gpu: 1}}}}\n"
+    );
+    text.lines().map(|line| format!("{}{line}\n", " ".repeat(indent))).collect()
+}
+
+#[test]
+fn a_volcano_job_says_how_many_pods_start_together() {
+    let job = |least: &str, action: &str| {
+        format!(
+            "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {{name: train}}\nspec:\n  queue: vision\n{least}  policies: [{{event: PodFailed, action: {action}}}]\n  tasks:\n    - name: worker\n      replicas: 4\n{}",
+            template("train", 6)
+        )
+    };
+    check(&job("  minAvailable: 4\n", "RestartJob"), &[]);
+    let report = imported(&job("  minAvailable: 4\n", "RestartJob"));
+    assert!(report.job.starts_with("name: train\nqueue: vision\ntasks: 4\ngpus-per-task: 1\n"));
+    assert!(report.job.contains("restart: 3\n"), "{}", report.job);
+    check(&job("  minAvailable: 1\n", "TerminateJob"), &[]);
+    check(&job("  minAvailable: 3\n", "RestartJob"), &[("least-pods-differ", 6)]);
+    check(&job("", "RestartJob"), &[("least-pods-missing", 4)]);
+    check(&job("  minAvailable: 4\n", "RestartTask"), &[("gang-restarts-in-part", 7)]);
+}
+
+#[test]
+fn equal_masters_and_workers_are_one_role() {
+    let job = |worker: &str, policy: &str| {
+        format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: train}}\nspec:\n  pytorchReplicaSpecs:\n    Master:\n      replicas: 1\n      restartPolicy: Never\n{}    Worker:\n      replicas: 3\n      restartPolicy: {policy}\n{}",
+            template("torchrun, train.py", 6),
+            template(worker, 6)
+        )
+    };
+    check(&job("torchrun, train.py", "Never"), &[]);
+    let report = imported(&job("torchrun, train.py", "Never"));
+    assert!(report.job.starts_with("name: train\ntasks: 4\ngpus-per-task: 1\n"), "{}", report.job);
+    let report = imported(&job("other", "Never"));
+    assert!(report.job.contains("groups:\n- name: master\n"), "{}", report.job);
+    let finding = &imported(&job("other", "OnFailure")).findings[0];
+    assert_eq!((finding.rule, finding.line), ("gang-restarts-in-part", Some(20)));
+}
+
 #[test]
 fn what_is_no_job_is_refused_with_a_reason() {
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n";

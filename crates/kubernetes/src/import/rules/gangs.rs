@@ -4,13 +4,56 @@ use muster_model::check::Severity;
 
 use super::super::finding::{ObjectFacts, ObjectRule, RuleHit};
 
-pub(in super::super) const RULES: &[ObjectRule] = &[ObjectRule {
-    id: "gang-restarts-in-part",
-    severity: Severity::High,
-    title: "one pod of a gang is restarted while the others wait for it",
-    cure: "restart all or none: `restartPolicy: Never` with `backoffLimit: 0`, and a JobSet with `failurePolicy: {maxRestarts: N}` for whole restarts",
-    find: half_restarts,
-}];
+pub(in super::super) const RULES: &[ObjectRule] = &[
+    ObjectRule {
+        id: "gang-restarts-in-part",
+        severity: Severity::High,
+        title: "one pod of a gang is restarted while the others wait for it",
+        cure: "restart all or none: `restartPolicy: Never` with `backoffLimit: 0`, and a JobSet with `failurePolicy: {maxRestarts: N}` for whole restarts; in Volcano the action `RestartJob`",
+        find: half_restarts,
+    },
+    ObjectRule {
+        id: "least-pods-differ",
+        severity: Severity::High,
+        title: "a gang may start with a part of its pods",
+        cure: "make the number that of all pods; with 1 each pod is on its own",
+        find: least_pods_differ,
+    },
+    ObjectRule {
+        id: "least-pods-missing",
+        severity: Severity::Medium,
+        title: "a Job of Volcano does not say how many pods start together",
+        cure: "write `minAvailable`: without it Volcano's webhook decides, if it is installed",
+        find: least_pods_missing,
+    },
+];
+
+/// A number between one and all: the pods that start hold GPUs, and wait for those that do not.
+fn least_pods_differ(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
+    let hits = facts.jobs.iter().filter_map(|job| {
+        let least = job.least.as_ref()?;
+        let pods = job.draft.pods();
+        let object = &facts.objects[least.object];
+        let field = least.at.rsplit('/').next().unwrap_or_default();
+        (least.pods != 1 && least.pods != pods).then(|| {
+            let says = format!("{}: {field} is {} of {pods} pods", object.title(), least.pods);
+            (object.line(&least.at), says)
+        })
+    });
+    hits.collect()
+}
+
+fn least_pods_missing(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
+    let jobs = facts.jobs.iter().filter(|job| {
+        let is_volcano = facts.objects[job.object].group() == "batch.volcano.sh";
+        is_volcano && job.least.is_none() && job.draft.pods() > 1
+    });
+    jobs.map(|job| {
+        let object = &facts.objects[job.object];
+        (object.line("/spec"), format!("{}: {} pods", object.title(), job.draft.pods()))
+    })
+    .collect()
+}
 
 /// Pods of a gang that start again alone: the collective calls of the others fail or hang.
 fn half_restarts(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
@@ -26,6 +69,20 @@ fn half_restarts(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
             ));
         }
         let spec = role.at.strip_suffix("/template")?;
+        // Kubeflow has the policy beside the template.
+        let beside = format!("{spec}/restartPolicy");
+        if let Some(policy @ ("OnFailure" | "Always" | "ExitCode")) = role.object.peek_text(&beside)
+        {
+            let says = format!("{}: restartPolicy: {policy}", role.title());
+            return Some((role.object.line(&beside), says));
+        }
+        for at in role.object.children("/spec/policies") {
+            let action = format!("{at}/action");
+            if let Some(part @ ("RestartTask" | "RestartPod")) = role.object.peek_text(&action) {
+                let says = format!("{}: {part}", role.title());
+                return Some((role.object.line(&action), says));
+            }
+        }
         let limit = format!("{spec}/backoffLimit");
         let is_job = role.object.kind() == "Job" && role.object.group() == "batch"
             || role.object.kind() == "JobSet";

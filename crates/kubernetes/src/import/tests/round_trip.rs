@@ -215,8 +215,8 @@ fn job(groups: Vec<TaskGroup>) -> impl Strategy<Value = Generated> {
     )
 }
 
-const SCHEDULERS: [GangScheduler; 3] =
-    [GangScheduler::Muster, GangScheduler::Kueue, GangScheduler::PodGroups];
+const SCHEDULERS: [GangScheduler; 4] =
+    [GangScheduler::Muster, GangScheduler::Kueue, GangScheduler::Volcano, GangScheduler::PodGroups];
 
 /// Returns the job without what the objects do not carry.
 fn carried(mut job: Generated) -> Generated {
