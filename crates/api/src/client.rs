@@ -366,8 +366,8 @@ impl Client {
     }
 
     /// Returns command lines that together run the probe of a running job, which `program` is
-    /// ([`Responder::probe_commands`](crate::Responder::probe_commands)). A daemon runs jobs on this
-    /// machine only, so there it is the program itself.
+    /// ([`Responder::probe_commands`]). A daemon runs jobs on this machine only, so there it is the
+    /// program itself.
     pub async fn probe_commands(
         &self,
         job: JobId,

@@ -108,6 +108,18 @@ pub(crate) fn fail_if_any(findings: Vec<RuleFinding>, pass: impl Into<String>) -
     })
 }
 
+/// Fails where there are findings; without any, it is not tested if an input is missing, else passes.
+pub(crate) fn judge(
+    findings: Vec<RuleFinding>,
+    missing: Option<MissingInput>,
+    pass: impl Into<String>,
+) -> RuleResult {
+    match missing {
+        Some(missing) if findings.is_empty() => Err(missing),
+        _ => fail_if_any(findings, pass),
+    }
+}
+
 /// Passes or fails with the setting itself as the observation.
 pub(crate) fn check_setting(said: &ConfSetting, is_right: bool) -> RuleResult {
     fail_if_any(if is_right { Vec::new() } else { vec![RuleFinding::of(said)] }, said.text())

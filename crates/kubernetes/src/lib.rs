@@ -21,7 +21,7 @@ pub mod pod;
 pub mod pool;
 pub mod priority;
 pub mod probe;
-mod quantity;
+pub mod quantity;
 pub mod queue;
 pub mod render;
 pub mod resources;

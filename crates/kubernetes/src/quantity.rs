@@ -49,8 +49,9 @@ pub(crate) fn milli(text: &str) -> Option<u128> {
     if ten < 0 { Some(scaled / power) } else { scaled.checked_mul(power) }
 }
 
-/// Parses a quantity in whole units, rounded down.
-pub(crate) fn whole(text: &str) -> Option<u64> {
+/// Parses a quantity in whole units, rounded down; `None` for anything else.
+#[must_use]
+pub fn whole(text: &str) -> Option<u64> {
     u64::try_from(milli(text)? / 1000).ok()
 }
 

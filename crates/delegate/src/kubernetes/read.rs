@@ -25,8 +25,10 @@ pub enum ListAnswer {
     },
     /// The cluster does not serve the kind, so that there are none.
     NotServed,
-    /// The user may not list the kind, with the message of the API server.
-    Forbidden(String),
+    /// The user may not list the kind.
+    Forbidden,
+    /// The kind could not be listed, with the message of the API server: the program behind it may not work.
+    Failed(String),
 }
 
 /// Cluster that is checked, as one user.
@@ -54,23 +56,18 @@ impl CheckedCluster {
 
     /// Lists kinds, each given by its API group and its name in addresses; the answers are in the same
     /// order.
-    ///
-    /// # Errors
-    /// If the API server does not answer.
-    pub async fn list(&self, kinds: &[(&str, &str)]) -> Result<Vec<ListAnswer>, ErrorBody> {
-        let answers = kinds.iter().map(|(group, plural)| self.list_kind(group, plural));
-        join_all(answers).await.into_iter().collect()
+    pub async fn list(&self, kinds: &[(&str, &str)]) -> Vec<ListAnswer> {
+        join_all(kinds.iter().map(|(group, plural)| self.list_kind(group, plural))).await
     }
 
-    async fn list_kind(&self, group: &str, plural: &str) -> Result<ListAnswer, ErrorBody> {
-        let Some(root) = self.root(group, plural) else { return Ok(ListAnswer::NotServed) };
+    async fn list_kind(&self, group: &str, plural: &str) -> ListAnswer {
+        let Some(root) = self.root(group, plural) else { return ListAnswer::NotServed };
         match self.server.list(format!("{root}/{plural}")).await {
-            Ok(listed) => Ok(ListAnswer::Listed {
-                api_version: version(&root).to_owned(),
-                objects: listed.items,
-            }),
-            Err(error) if error.is_forbidden() => Ok(ListAnswer::Forbidden(error.to_string())),
-            Err(error) => Err(error.into()),
+            Ok(listed) => {
+                ListAnswer::Listed { api_version: version(&root).to_owned(), objects: listed.items }
+            }
+            Err(error) if error.is_forbidden() => ListAnswer::Forbidden,
+            Err(error) => ListAnswer::Failed(error.to_string()),
         }
     }
 

@@ -8,6 +8,7 @@ use muster_kubernetes::group::{GangRef, GroupKind, GroupSize, GroupText};
 use muster_kubernetes::node::{NodeFacts, NodeText, is_gpu};
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodFacts, PodPhase, PodText};
+use muster_kubernetes::quantity::whole;
 use muster_kubernetes::resources::Quantities;
 use muster_model::Time;
 use muster_slurm::conf::evidence::MissingInput;
@@ -16,10 +17,17 @@ use serde_json::{Value, json};
 
 use super::resource::{NODES, PODS, Resource};
 use super::snapshot::Snapshot;
-use crate::rule::{RuleFinding, RuleResult, fail_if_any};
+use crate::rule::{RuleFinding, RuleResult, judge};
 
 /// Scheduler of pods that name none.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// Further names of the scheduler of managed clusters (documentation of GKE on autoscaling profiles,
+/// November 2026).
+const DEFAULT_ALIASES: [&str; 1] = ["gke.io/optimize-utilization-scheduler"];
+
+/// Prefix of the labels of Kueue's queues, and of its marks on pods that it has admitted.
+const OF_KUEUE: &str = "kueue.x-k8s.io/";
 
 /// Cluster as the rules see it.
 pub(crate) struct ClusterView<'a> {
@@ -36,7 +44,7 @@ pub(crate) struct PodView<'a> {
     pub(crate) facts: PodFacts,
     /// GPUs, or slices of GPUs, that it requests.
     pub(crate) gpus: u64,
-    /// Scheduler that it names.
+    /// Scheduler that it names, by its usual name.
     pub(crate) scheduler: &'a str,
 }
 
@@ -153,7 +161,12 @@ pub(crate) fn size(kind: GroupKind, object: &Value) -> u32 {
     let text = GroupText::deserialize(object);
     match text.map(|text| text.facts(kind).size) {
         Ok(GroupSize::Gang(pods)) => pods,
-        Ok(GroupSize::Independent | GroupSize::NotUnderstood(_)) | Err(_) => 1,
+        // Of a gang with other terms, such as Volcano's hard topology, the minimum is still there.
+        Ok(GroupSize::NotUnderstood(_)) => {
+            let pods = object["spec"]["minMember"].as_u64();
+            pods.and_then(|pods| u32::try_from(pods).ok()).unwrap_or(1)
+        }
+        Ok(GroupSize::Independent) | Err(_) => 1,
     }
 }
 
@@ -165,7 +178,9 @@ impl<'a> PodView<'a> {
         let pod = Self {
             object,
             gpus: gpus(&facts.requests),
-            scheduler: scheduler.unwrap_or(DEFAULT_SCHEDULER),
+            scheduler: scheduler
+                .filter(|name| !DEFAULT_ALIASES.contains(name))
+                .unwrap_or(DEFAULT_SCHEDULER),
             facts,
         };
         (!has_ended).then_some(pod)
@@ -207,10 +222,7 @@ impl<'a> NodeView<'a> {
 impl Gangs<'_> {
     /// Fails where there are findings; without any it passes if all gangs are known.
     pub(crate) fn judge(&self, findings: Vec<RuleFinding>, pass: impl Into<String>) -> RuleResult {
-        match &self.missing {
-            Some(missing) if findings.is_empty() => Err(missing.clone()),
-            _ => fail_if_any(findings, pass),
-        }
+        judge(findings, self.missing.clone(), pass)
     }
 }
 
@@ -232,6 +244,19 @@ impl<'a> Gang<'a> {
         Self { reference: reference.clone(), object, needed, pods }
     }
 
+    /// Returns its pods with GPUs that the default scheduler places one by one, if there are several: none of
+    /// a PodGroup of Kubernetes, which is for that scheduler, and none of a gang that Kueue admits.
+    pub(crate) fn placed_one_by_one(&self) -> Vec<&'a PodView<'a>> {
+        let is_admitted = self.object.is_some_and(has_mark_of_kueue)
+            || self.pods.iter().any(|pod| has_mark_of_kueue(pod.object));
+        if self.reference.kind == GroupKind::Native || is_admitted {
+            return Vec::new();
+        }
+        let alone = self.pods.iter().copied().filter(|pod| pod.scheduler == DEFAULT_SCHEDULER);
+        let alone: Vec<_> = alone.filter(|pod| pod.gpus > 0).collect();
+        if alone.len() > 1 { alone } else { Vec::new() }
+    }
+
     /// Returns its kind, namespace and name: `JobSet ml/train`.
     pub(crate) fn title(&self) -> String {
         let part = if self.reference.part.is_empty() {
@@ -241,6 +266,14 @@ impl<'a> Gang<'a> {
         };
         format!("{} {}{part}", self.reference.kind, self.reference.object)
     }
+}
+
+/// Returns true for an object, or a pod, that is in a queue of Kueue, or that Kueue has admitted.
+pub(crate) fn has_mark_of_kueue(object: &Value) -> bool {
+    ["labels", "annotations"].iter().any(|map| {
+        let map = object["metadata"][*map].as_object();
+        map.into_iter().flatten().any(|(key, _)| key.starts_with(OF_KUEUE))
+    })
 }
 
 /// Returns namespace and name of an object; the name alone of an object of the cluster.
@@ -255,7 +288,7 @@ fn key_of(object: &Value) -> ObjectKey {
 
 /// Returns a number of devices, which the API server prints as text; 0 for anything else.
 pub(crate) fn quantity(value: &Value) -> u64 {
-    value.as_str().and_then(|text| text.parse().ok()).or(value.as_u64()).unwrap_or(0)
+    value.as_str().and_then(whole).or(value.as_u64()).unwrap_or(0)
 }
 
 /// Returns the GPUs that a pod with this specification requests.

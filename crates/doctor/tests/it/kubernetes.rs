@@ -168,7 +168,7 @@ const FAILS: &[ClusterCase] = &[
     (
         "gpus-without-quota",
         |cluster| cluster.without("ResourceQuota"),
-        "namespace web has no quota; 3 GPUs of chat-0, chat-1, chat-2",
+        "namespace web has no quota on GPUs; 3 GPUs are used by chat-0, chat-1, chat-2",
     ),
     (
         "gpus-without-quota",
@@ -176,7 +176,7 @@ const FAILS: &[ClusterCase] = &[
             let hard = json!({"requests.cpu": "4"});
             cluster.set("ResourceQuota", "gpus", "spec.hard", hard)
         },
-        "namespace web has no quota; 3 GPUs of chat-0, chat-1, chat-2",
+        "namespace web has no quota on GPUs; 3 GPUs are used by chat-0, chat-1, chat-2",
     ),
     ("ray-outside-quota", |cluster| cluster.with(ray()), "RayCluster ai/ray: 8 GPUs"),
     (
@@ -233,7 +233,7 @@ const FAILS: &[ClusterCase] = &[
             let cluster = cluster.set("ClusterQueue", "research", "spec.cohortName", json!(""));
             cluster.set("ClusterQueue", "research", &format!("{OF_QUOTA}.nominalQuota"), json!("0"))
         },
-        "ClusterQueue research has a quota of 0 GPUs, and no cohort to borrow from",
+        "ClusterQueue research admits no job with GPUs: their quota is 0, and there is no cohort to borrow from",
     ),
     (
         "kueue-admits-nothing",
@@ -259,22 +259,49 @@ const FAILS: &[ClusterCase] = &[
             let class = json!("urgent");
             cluster.with(urgent()).set("Pod", "chat-0", "spec.priorityClassName", class)
         },
-        "urgent (1000), of 1 pod with GPUs on default-scheduler, is above JobSet ml/train",
+        "priority class urgent (1000) of 1 pod with GPUs can preempt pods of JobSet ml/train",
     ),
     (
         "budget-blocks-drains",
-        |cluster| cluster.with(budget(json!({"maxUnavailable": 0}))),
-        "web/chat: maxUnavailable is 0; 3 pods",
+        |cluster| cluster.with(budget(3)),
+        "web/chat: 3 of 3 pods must stay healthy",
     ),
     (
-        "budget-blocks-drains",
-        |cluster| cluster.with(budget(json!({"minAvailable": "100%"}))),
-        "web/chat: minAvailable is 100%; 3 pods",
+        "nodes-also-in-slurm",
+        |cluster| {
+            // A name with the domain; and every pod with GPUs tolerates the taint of their resource.
+            let taints = json!([{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]);
+            cluster.slurm_nodes(Some(&["N2.example.com"])).set(
+                "Node",
+                "n2",
+                "spec",
+                json!({"taints": taints}),
+            )
+        },
+        "n2 is a node of Slurm, too",
     ),
     (
-        "budget-blocks-drains",
-        |cluster| cluster.with(budget(json!({"minAvailable": 3}))),
-        "web/chat: minAvailable is no less than its pods; 3 pods",
+        "gpus-not-usable",
+        |cluster| {
+            // What is known is told, whatever else is not.
+            let allocatable = json!({"nvidia.com/gpu": "7"});
+            let cluster = cluster.set("Node", "n4", "status.allocatable", allocatable);
+            cluster
+                .set("Node", "n3", "status", json!({}))
+                .unlisted("resourceslices.resource.k8s.io")
+        },
+        "n4 has 8 GPUs, of which pods can use 7",
+    ),
+    (
+        "gang-crash-multiplies",
+        |cluster| {
+            // It only leaves out failures by disruptions.
+            let rules = json!({"rules": [{"action": "Ignore"}]});
+            let cluster =
+                cluster.set("JobSet", "train", &format!("{OF_JOBS}.backoffLimit"), json!(6));
+            cluster.set("JobSet", "train", &format!("{OF_JOBS}.podFailurePolicy"), rules)
+        },
+        "JobSet ml/train: backoffLimit is 6",
     ),
 ];
 
@@ -394,7 +421,40 @@ const PASSES: &[(&str, ClusterChange)] = &[
         let cluster = cluster.set("Pod", "chat-0", "spec.priorityClassName", json!("urgent"));
         cluster.set("PriorityClass", "urgent", "preemptionPolicy", json!("Never"))
     }),
-    ("budget-blocks-drains", |cluster| cluster.with(budget(json!({"minAvailable": 2})))),
+    ("budget-blocks-drains", |cluster| cluster.with(budget(2))),
+    ("two-schedulers-on-nodes", |cluster| {
+        // Another name of the same scheduler.
+        let name = json!("gke.io/optimize-utilization-scheduler");
+        cluster.set("Pod", "chat-0", "spec.schedulerName", name)
+    }),
+    ("gang-scheduler-not-used", |cluster| {
+        // Kueue admits the gang as a whole.
+        let labels = json!({"kueue.x-k8s.io/queue-name": "team"});
+        let cluster = cluster.set("Pod", "train-0", "spec.schedulerName", json!(""));
+        let cluster = cluster.set("Pod", "train-1", "spec.schedulerName", json!(""));
+        cluster.set("JobSet", "train", "metadata.labels", labels)
+    }),
+    ("gpus-not-usable", |cluster| {
+        // The GPU Operator leaves it out.
+        let cluster = cluster.set("Node", "n4", "status", json!({}));
+        let label =
+            json!({"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.operands": "false"});
+        cluster.set("Node", "n4", "metadata.labels", label)
+    }),
+    ("gang-crash-multiplies", |cluster| {
+        let cluster = cluster.set("JobSet", "train", &format!("{OF_JOBS}.backoffLimit"), json!(6));
+        let path = format!("{OF_JOBS}.backoffLimitPerIndex");
+        cluster.set("JobSet", "train", &path, json!(1))
+    }),
+    ("kueue-lends-for-ever", |cluster| {
+        // No namespace has jobs in it: its quota is for the others.
+        cluster.without("LocalQueue").set(
+            "ClusterQueue",
+            "research",
+            "spec.preemption",
+            Value::Null,
+        )
+    }),
 ];
 
 /// Kinds without which a rule is not tested, and a part of what the report then asks for.
@@ -576,10 +636,10 @@ fn urgent() -> Value {
     })
 }
 
-/// Returns a disruption budget of three pods.
-fn budget(spec: Value) -> Value {
-    let mut budget = object("policy/v1", "PodDisruptionBudget", "web", "chat", spec);
-    budget["status"] = json!({"expectedPods": 3});
+/// Returns a disruption budget of three pods, of which so many must stay.
+fn budget(desired: u64) -> Value {
+    let mut budget = object("policy/v1", "PodDisruptionBudget", "web", "chat", json!({}));
+    budget["status"] = json!({"expectedPods": 3, "desiredHealthy": desired});
     budget
 }
 

@@ -88,7 +88,7 @@ pub async fn run(app: &App, args: &CheckKubernetesArgs) -> Result<u8> {
     let known = args.report.known()?;
     let cluster = if args.files.is_empty() { Some(connect(app, args).await?) } else { None };
     let mut taken = match &cluster {
-        Some((cluster, context)) => snapshot::live(cluster, context.as_deref()).await?,
+        Some((cluster, context)) => snapshot::live(cluster, context.as_deref()).await,
         None => snapshot::of_files(&args.files)?,
     };
     if let Some(dir) = &args.save {

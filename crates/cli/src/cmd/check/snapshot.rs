@@ -5,12 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use muster_api::ClientError;
 use muster_delegate::kubernetes::{CheckedCluster, ListAnswer};
 use muster_doctor::kubernetes::resource::Resource;
 use muster_doctor::kubernetes::{DumpError, Snapshot, add_dump};
 use muster_model::Time;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::output_files;
@@ -23,14 +22,16 @@ const MAX_BYTES: u64 = 2 << 30;
 /// Greatest depth of folders: `kubectl cluster-info dump` writes one folder for each namespace.
 const MAX_DEPTH: usize = 2;
 
+/// Variable of Kubeflow's notebook controller that a rule reads.
+const CULLING: &str = "ENABLE_CULLING";
+
 const HINT: &str = "`kubectl get nodes,pods -A -o json` and `kubectl cluster-info dump` print such files; `muster check kubernetes --save DIR` writes all that the rules read";
 
 /// Lists a cluster, which is that of a context.
-pub async fn live(cluster: &CheckedCluster, context: Option<&str>) -> Result<Snapshot> {
+pub async fn live(cluster: &CheckedCluster, context: Option<&str>) -> Snapshot {
     let resources: Vec<Resource> = Resource::all().collect();
     let kinds: Vec<(&str, &str)> = resources.iter().map(|one| (one.group, one.plural)).collect();
-    let answers =
-        cluster.list(&kinds).await.map_err(|body| Failure::from(ClientError::Api(body)))?;
+    let answers = cluster.list(&kinds).await;
     let mut snapshot = Snapshot::default();
     snapshot.at = Some(now());
     snapshot.read.push(match context {
@@ -47,12 +48,15 @@ pub async fn live(cluster: &CheckedCluster, context: Option<&str>) -> Result<Sna
                 snapshot.add(resource, objects);
             }
             ListAnswer::NotServed => snapshot.add(resource, Vec::new()),
-            ListAnswer::Forbidden(_) => {
+            ListAnswer::Forbidden => {
                 snapshot.set_unread(resource, format!("the right to list {}", resource.full_name()))
+            }
+            ListAnswer::Failed(why) => {
+                snapshot.set_unread(resource, format!("a list of {}: {why}", resource.full_name()))
             }
         }
     }
-    Ok(snapshot)
+    snapshot
 }
 
 fn now() -> Time {
@@ -109,16 +113,80 @@ fn add_file(snapshot: &mut Snapshot, path: &Path) -> Result<()> {
 }
 
 /// Writes the lists to files of a folder, one for each kind. A kind that could not be listed has no
-/// file, so that it stays unknown.
+/// file, so that it stays unknown. Left out is what no rule reads and what may be a secret.
 pub fn save(snapshot: &Snapshot, dir: &Path) -> Result<()> {
     let files: Vec<(String, String)> = snapshot
         .lists()
         .map(|(resource, objects)| {
+            let mut objects = objects.to_vec();
+            objects.iter_mut().for_each(remove_private);
             let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-            (format!("{}.json", resource.full_name()), format!("{list:#}\n"))
+            (format!("{}.json", resource.full_name()), format!("{list}\n"))
         })
         .collect();
     let files: Vec<(&str, String)> =
         files.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
     output_files::write_all(dir, &files, true)
+}
+
+/// Removes from an object the values of environment variables, but for the one that a rule reads, and the
+/// copies of them in its metadata.
+fn remove_private(object: &mut Value) {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+    remove_env_values(object);
+}
+
+fn remove_env_values(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(remove_env_values),
+        Value::Object(fields) => {
+            let variables = fields.get_mut("env").and_then(Value::as_array_mut);
+            for variable in variables.into_iter().flatten() {
+                if variable["name"] != CULLING
+                    && let Some(variable) = variable.as_object_mut()
+                {
+                    variable.remove("value");
+                }
+            }
+            fields.values_mut().for_each(remove_env_values);
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_variables_are_not_saved() {
+        let container = json!({"name": "main", "env": [
+            {"name": "TOKEN", "value": "secret"}, {"name": CULLING, "value": "true"},
+        ]});
+        let pod = |container: &Value| {
+            json!({
+                "metadata": {
+                    "name": "a", "managedFields": [{}],
+                    "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "secret", "kept": "x"},
+                },
+                "spec": {"containers": [container]},
+            })
+        };
+        let mut object =
+            json!({"metadata": {"name": "job"}, "spec": {"template": pod(&container)}});
+        let mut alone = pod(&container);
+        remove_private(&mut object);
+        remove_private(&mut alone);
+        for text in [object.to_string(), alone.to_string()] {
+            assert!(text.contains(r#"{"name":"ENABLE_CULLING","value":"true"}"#), "{text}");
+            assert!(text.contains(r#"{"name":"TOKEN"}"#), "{text}");
+        }
+        assert!(!alone.to_string().contains("secret"), "{alone}");
+        assert!(alone["metadata"].get("managedFields").is_none());
+    }
 }

@@ -25,7 +25,7 @@ pub(super) const RULES: &[KubernetesRule] = &[
         severity: Medium,
         title: "a disruption budget allows no eviction, ever",
         meaning: "`kubectl drain` of its nodes does not end: updates of the operating system, the driver and Kubernetes are stopped by it",
-        cure: "`maxUnavailable: 1`, or one replica more than `minAvailable`; a job that must not be evicted has a checkpoint and a drain that waits for it",
+        cure: "`maxUnavailable: 1`, or one replica more than `minAvailable`; for jobs that must not be interrupted, wait for their end, or checkpoint them, before the drain",
         page: DocPage::Web("https://kubernetes.io/docs/tasks/run-application/configure-pdb/"),
         check: blocks_drains,
     },
@@ -53,7 +53,7 @@ fn preempted(cluster: &ClusterView<'_>) -> RuleResult {
         if preempts && users > 0 && !victims.is_empty() {
             let users = count(users, "pod");
             let says = format!(
-                "{name} ({value}), of {users} with GPUs on {DEFAULT_SCHEDULER}, is above {}",
+                "priority class {name} ({value}) of {users} with GPUs can preempt pods of {}",
                 some_of(&victims)
             );
             findings.push(RuleFinding::about(name, says));
@@ -66,22 +66,14 @@ fn blocks_drains(cluster: &ClusterView<'_>) -> RuleResult {
     let budgets = cluster.list(BUDGETS)?;
     let finding = |budget: &Value| {
         let expected = budget["status"]["expectedPods"].as_u64().filter(|pods| *pods > 0)?;
-        let spec = &budget["spec"];
-        let maximum = &spec["maxUnavailable"];
-        let minimum = &spec["minAvailable"];
-        let text = match (maximum, minimum) {
-            (Value::Number(number), _) if number.as_u64() == Some(0) => "maxUnavailable is 0",
-            (Value::String(text), _) if text == "0%" => "maxUnavailable is 0%",
-            (_, Value::String(text)) if text == "100%" => "minAvailable is 100%",
-            (_, Value::Number(number)) if number.as_u64() >= Some(expected) => {
-                "minAvailable is no less than its pods"
-            }
-            _ => return None,
-        };
+        let desired = budget["status"]["desiredHealthy"].as_u64()?;
+        if desired < expected {
+            return None;
+        }
         let name = name_of(budget);
         Some(RuleFinding::about(
             name.clone(),
-            format!("{name}: {text}; {}", count(expected, "pod")),
+            format!("{name}: {desired} of {} must stay healthy", count(expected, "pod")),
         ))
     };
     let findings = budgets.iter().filter_map(finding).collect();

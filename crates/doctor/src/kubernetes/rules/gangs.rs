@@ -1,7 +1,7 @@
 //! Rules on gangs: pods that work only together.
 
 use muster_kubernetes::group::{APIS, GroupKind};
-use muster_kubernetes::{instant, names};
+use muster_kubernetes::instant;
 use muster_model::check::Severity::{High, Medium};
 use muster_model::{Span, Time};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::kubernetes::resource::Resource;
 use crate::kubernetes::view::{
     ClusterView, DEFAULT_SCHEDULER, Gang, PodView, count, gpus_of_spec, name_of, size,
 };
-use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any};
+use crate::rule::{DocPage, RuleFinding, RuleResult, judge};
 
 /// Time for which part of a gang may wait for the rest: images of tens of gigabytes are pulled after
 /// binding, so that what keeps a pod from being bound for longer is no start-up.
@@ -37,7 +37,7 @@ pub(super) const RULES: &[KubernetesRule] = &[
         severity: High,
         title: "part of a gang holds GPUs and waits for the rest",
         meaning: "the pods that run hold their GPUs idle until the others start, which may never happen",
-        cure: "delete its pods, so that the gang starts again as a whole; submit it to a gang scheduler",
+        cure: "suspend or delete its Job (or JobSet), which frees the GPUs; then submit it with `schedulerName` of a gang scheduler",
         page: DocPage::Web(
             "https://kubernetes.io/docs/concepts/scheduling-eviction/gang-scheduling/",
         ),
@@ -63,20 +63,11 @@ pub(super) const RULES: &[KubernetesRule] = &[
     },
 ];
 
-/// Returns true where Kueue admits a gang before its pods may start.
-fn is_queued(gang: &Gang<'_>) -> bool {
-    let has_label =
-        |object: &Value| object["metadata"]["labels"][names::KUEUE_QUEUE].as_str().is_some();
-    gang.object.is_some_and(has_label) || gang.pods.iter().any(|pod| has_label(pod.object))
-}
-
 fn on_default_scheduler(cluster: &ClusterView<'_>) -> RuleResult {
     let gangs = cluster.gangs()?;
     let finding = |gang: &Gang<'_>| {
-        let alone = gang.pods.iter().filter(|pod| pod.scheduler == DEFAULT_SCHEDULER);
-        let alone: Vec<_> = alone.filter(|pod| pod.gpus > 0).collect();
-        // Kubernetes' own PodGroups are for its own scheduler.
-        if alone.is_empty() || gang.reference.kind == GroupKind::Native || is_queued(gang) {
+        let alone = gang.placed_one_by_one();
+        if alone.is_empty() {
             return None;
         }
         let gpus: u64 = alone.iter().map(|pod| pod.gpus).sum();
@@ -165,10 +156,14 @@ fn is_independent(pod: &PodView<'_>) -> bool {
 
 fn crash_multiplies(cluster: &ClusterView<'_>) -> RuleResult {
     let mut findings = Vec::new();
+    let mut missing = None;
     let mut gangs = 0;
     for api in APIS.iter().filter(|api| matches!(api.kind, GroupKind::Job | GroupKind::JobSet)) {
-        for object in cluster.list(Resource::of_group(api))? {
-            let has_owner = object["metadata"]["ownerReferences"][0].is_object();
+        let objects = cluster.list(Resource::of_group(api));
+        missing = missing.or(objects.as_ref().err().cloned());
+        for object in objects.unwrap_or_default() {
+            let owner = &object["metadata"]["ownerReferences"][0];
+            let has_owner = owner.is_object() && owner["kind"] != "CronJob";
             let templates = templates(api.kind, object);
             let has_gpus = templates.iter().any(|job| gpus_of_spec(&job["template"]["spec"]) > 0);
             if has_owner || has_ended(object) || !has_gpus || size(api.kind, object) <= 1 {
@@ -183,7 +178,7 @@ fn crash_multiplies(cluster: &ClusterView<'_>) -> RuleResult {
             }
         }
     }
-    fail_if_any(findings, format!("Jobs and JobSets that are gangs with GPUs: {gangs}"))
+    judge(findings, missing, format!("Jobs and JobSets that are gangs with GPUs: {gangs}"))
 }
 
 /// Returns the specifications of the Jobs of a Job or JobSet.
@@ -197,11 +192,16 @@ fn templates(kind: GroupKind, object: &Value) -> Vec<&Value> {
 
 /// Returns how a Job restarts pods of a gang one by one.
 fn defect(job: &Value) -> Option<String> {
+    // Its indices are independent.
+    if job["backoffLimitPerIndex"].is_u64() {
+        return None;
+    }
     if job["template"]["spec"]["restartPolicy"] == "OnFailure" {
         return Some("restartPolicy is OnFailure".to_owned());
     }
     let limit = job["backoffLimit"].as_u64();
-    let is_handled = job["podFailurePolicy"].is_object();
+    let mut rules = job["podFailurePolicy"]["rules"].as_array().into_iter().flatten();
+    let is_handled = rules.any(|rule| rule["action"] == "FailJob");
     match limit {
         Some(0) => None,
         _ if is_handled => None,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::KubernetesRule;
 use crate::kubernetes::resource::{CLUSTER_QUEUES, LOCAL_QUEUES};
 use crate::kubernetes::view::{ClusterView, count, name_of, quantity};
-use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any};
+use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any, judge};
 
 pub(super) const RULES: &[KubernetesRule] = &[
     KubernetesRule {
@@ -34,7 +34,7 @@ pub(super) const RULES: &[KubernetesRule] = &[
 
 fn admits_nothing(cluster: &ClusterView<'_>) -> RuleResult {
     let queues = cluster.list(CLUSTER_QUEUES)?;
-    let local = cluster.list(LOCAL_QUEUES)?;
+    let local = cluster.list(LOCAL_QUEUES);
     let finding = |kind: &str, object: &Value, defect: String| {
         let title = format!("{kind} {}", name_of(object));
         RuleFinding::about(title.clone(), format!("{title} {defect}"))
@@ -43,7 +43,7 @@ fn admits_nothing(cluster: &ClusterView<'_>) -> RuleResult {
         .iter()
         .filter_map(|queue| Some(finding("ClusterQueue", queue, defect_of(queue)?)))
         .collect();
-    for queue in local {
+    for queue in local.as_deref().unwrap_or_default() {
         let target = queue["spec"]["clusterQueue"].as_str().unwrap_or_default();
         if !queues.iter().any(|one| one["metadata"]["name"] == target) {
             let defect = format!("names the ClusterQueue {target}, which does not exist");
@@ -53,7 +53,8 @@ fn admits_nothing(cluster: &ClusterView<'_>) -> RuleResult {
         }
     }
     let queues = count(queues.len(), "ClusterQueue");
-    fail_if_any(findings, format!("{queues}, {}", count(local.len(), "LocalQueue")))
+    let locals = count(local.as_deref().map_or(0, <[Value]>::len), "LocalQueue");
+    judge(findings, local.err(), format!("{queues}, {locals}"))
 }
 
 /// Returns why a ClusterQueue admits nothing.
@@ -73,8 +74,10 @@ fn defect_of(queue: &Value) -> Option<String> {
     let quotas = gpu_quotas(queue);
     let is_empty =
         !quotas.is_empty() && quotas.iter().all(|quota| quantity(&quota["nominalQuota"]) == 0);
-    (is_empty && cohort(queue).is_empty())
-        .then(|| "has a quota of 0 GPUs, and no cohort to borrow from".to_owned())
+    (is_empty && cohort(queue).is_empty()).then(|| {
+        "admits no job with GPUs: their quota is 0, and there is no cohort to borrow from"
+            .to_owned()
+    })
 }
 
 /// Returns the policy by which an administrator has stopped a queue.
@@ -103,6 +106,11 @@ fn cohort(queue: &Value) -> &str {
 
 fn lends_for_ever(cluster: &ClusterView<'_>) -> RuleResult {
     let queues = cluster.list(CLUSTER_QUEUES)?;
+    // A queue that no namespace can use has no jobs of its own: it is the pool of the others.
+    let local = cluster.list(LOCAL_QUEUES)?;
+    let has_jobs = |queue: &Value| {
+        local.iter().any(|one| one["spec"]["clusterQueue"] == queue["metadata"]["name"])
+    };
     let mut members: BTreeMap<&str, usize> = BTreeMap::new();
     for queue in queues {
         *members.entry(cohort(queue)).or_default() += 1;
@@ -111,7 +119,7 @@ fn lends_for_ever(cluster: &ClusterView<'_>) -> RuleResult {
         let cohort = cohort(queue);
         let reclaims =
             queue["spec"]["preemption"]["reclaimWithinCohort"].as_str().unwrap_or("Never");
-        if cohort.is_empty() || members[cohort] < 2 || reclaims != "Never" {
+        if cohort.is_empty() || members[cohort] < 2 || reclaims != "Never" || !has_jobs(queue) {
             return None;
         }
         let lent = gpu_quotas(queue).into_iter().map(|quota| match &quota["lendingLimit"] {

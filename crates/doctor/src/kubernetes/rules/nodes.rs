@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use muster_kubernetes::instant;
 use muster_kubernetes::node::is_gpu;
 use muster_model::advice::Threshold;
 use muster_model::check::Severity::{High, Low, Medium};
+use muster_model::{Span, Time};
 use muster_slurm::conf::evidence::needs_input;
 use serde_json::Value;
 
 use super::KubernetesRule;
 use crate::kubernetes::resource::{CLUSTER_POLICIES, DAEMON_SETS, RESOURCE_SLICES, TOPOLOGIES};
 use crate::kubernetes::view::{ClusterView, NodeView, count, name_of, quantity, some_of};
-use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any};
+use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any, judge};
 
 /// Maximum number of nodes below one leaf switch; a fabric with 64 ports and no oversubscription
 /// has 32.
@@ -19,7 +21,8 @@ const ONE_LEAF: usize = 32;
 
 /// Labels of nodes with their place in the network or in a rack: those of Topograph and of clouds
 /// (documentation of AWS, Google Cloud and Oracle Cloud, November 2026).
-const TOPOLOGY_PREFIXES: [&str; 6] = [
+const TOPOLOGY_PREFIXES: [&str; 7] = [
+    "nvidia.com/gpu.clique",
     "network.topology.nvidia.com/",
     "fabric.topograph.run/",
     "accelerator.topograph.run/",
@@ -30,6 +33,12 @@ const TOPOLOGY_PREFIXES: [&str; 6] = [
 
 /// Last words of labels that administrators set themselves.
 const TOPOLOGY_WORDS: [&str; 5] = ["rack", "block", "leaf", "spine", "switch"];
+
+/// Servers with which embedded etcd survives the loss of one (documentation of k3s).
+const QUORUM: usize = 3;
+
+/// Time in which a new node gets its driver and device plugin.
+const START: Span = Span::from_secs(600);
 
 /// Labels with which discovery marks nodes with GPUs of NVIDIA or AMD.
 const GPU_PRESENT: [&str; 4] = [
@@ -93,7 +102,7 @@ pub(super) const RULES: &[KubernetesRule] = &[
         id: "gpus-shared-by-tenants",
         severity: High,
         title: "namespaces share GPUs by time-slicing or MPS",
-        meaning: "neither isolates memory or faults: a pod that fills the memory, or crashes the device, ends those of others",
+        meaning: "time-slicing isolates neither memory nor faults; MPS limits memory, but a fault of one pod ends all pods on the GPU",
         cure: "nodes of its own for each namespace, or MIG, which isolates memory and faults",
         page: DocPage::Web(
             "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
@@ -125,15 +134,25 @@ fn in_slurm(cluster: &ClusterView<'_>) -> RuleResult {
     let Some(slurm) = &cluster.snapshot.slurm_nodes else {
         return needs_input("--slurm-nodes with the names of Slurm's nodes");
     };
-    let shared = nodes.iter().filter(|node| slurm.contains(node.facts.name.0.as_ref()));
-    // Pods keep away from tainted nodes unless they ask for them.
-    let open =
-        shared.filter(|node| node.facts.taints.is_empty() && node.facts.out_of_service.is_none());
+    let slurm: BTreeSet<String> = slurm.iter().map(|name| short(name)).collect();
+    let shared = nodes.iter().filter(|node| slurm.contains(&short(&node.facts.name.0)));
+    // Pods keep away from tainted nodes unless they ask for them; those with GPUs tolerate a taint of their
+    // resource (admission plugin ExtendedResourceToleration).
+    let is_closed = |node: &NodeView<'_>| {
+        let mut taints = node.facts.taints.iter();
+        taints.any(|taint| !is_gpu(&taint.key)) || node.facts.out_of_service.is_some()
+    };
+    let open = shared.filter(|node| !is_closed(node));
     let findings = open.map(|node| finding(node, "is a node of Slurm, too".to_owned())).collect();
     fail_if_any(
         findings,
         format!("Slurm has {}, none of which takes pods", count(slurm.len(), "node")),
     )
+}
+
+/// Returns the first part of a node's name: Kubernetes often adds the domain.
+fn short(name: &str) -> String {
+    name.split('.').next().unwrap_or_default().to_ascii_lowercase()
 }
 
 fn finding(node: &NodeView<'_>, says: String) -> RuleFinding {
@@ -143,16 +162,26 @@ fn finding(node: &NodeView<'_>, says: String) -> RuleFinding {
 
 fn not_usable(cluster: &ClusterView<'_>) -> RuleResult {
     let mut findings = Vec::new();
-    for node in cluster.nodes()? {
+    let mut missing = None;
+    let by_dra: BTreeSet<&str> = match cluster.list(RESOURCE_SLICES) {
+        Ok(slices) => {
+            let of_gpus = slices.iter().filter(|slice| driver_of(slice).is_some());
+            of_gpus.filter_map(|slice| slice["spec"]["nodeName"].as_str()).collect()
+        }
+        Err(unread) => {
+            missing = Some(unread);
+            BTreeSet::new()
+        }
+    };
+    let mut unknown = false;
+    for node in cluster.nodes()?.iter().filter(|node| is_for_pods(node, cluster.now)) {
         let capacity = node.object["status"]["capacity"].as_object().into_iter().flatten();
         let of_gpus = capacity.filter(|(name, _)| is_gpu(name));
         let all: u64 = of_gpus.map(|(_, units)| quantity(units)).sum();
         let mark = GPU_PRESENT.iter().find(|label| node.label(label) == "true");
         if let (0, 0, Some(mark)) = (node.gpus, all, mark) {
-            let by_dra = cluster.list(RESOURCE_SLICES)?.iter().any(|slice| {
-                slice["spec"]["nodeName"] == *node.facts.name.0 && driver_of(slice).is_some()
-            });
-            if !by_dra {
+            unknown |= missing.is_some();
+            if missing.is_none() && !by_dra.contains(node.facts.name.0.as_ref()) {
                 findings.push(finding(node, format!("has the label {mark}, and offers no GPU")));
             }
         } else if all > node.gpus {
@@ -160,7 +189,18 @@ fn not_usable(cluster: &ClusterView<'_>) -> RuleResult {
             findings.push(finding(node, says));
         }
     }
-    fail_if_any(findings, format!("{} with GPUs", count(cluster.gpu_nodes()?.len(), "node")))
+    let pass = format!("{} with GPUs", count(cluster.gpu_nodes()?.len(), "node"));
+    judge(findings, missing.filter(|_| unknown), pass)
+}
+
+/// Returns true for a node whose GPUs pods should be able to use: not one that the GPU Operator leaves out, or
+/// gives to virtual machines (its documentation, November 2026), and not one that has just been added.
+fn is_for_pods(node: &NodeView<'_>, now: Time) -> bool {
+    let workload = node.label("nvidia.com/gpu.workload.config");
+    let created = node.object["metadata"]["creationTimestamp"].as_str().and_then(instant::parse);
+    let is_new = created.is_some_and(|created| now.0.saturating_sub(created.0) < START.0);
+    let is_left_out = node.label("nvidia.com/gpu.deploy.operands") == "false";
+    !is_left_out && !is_new && ["", "container"].contains(&workload)
 }
 
 /// Returns the resource of a device plugin for the devices that a ResourceSlice offers; `None` for
@@ -195,7 +235,8 @@ fn not_ready(cluster: &ClusterView<'_>) -> RuleResult {
         }
         names.push(name);
     }
-    for policy in cluster.list(CLUSTER_POLICIES)? {
+    let policies = cluster.list(CLUSTER_POLICIES);
+    for policy in policies.as_deref().unwrap_or_default() {
         let name = name_of(policy);
         if let Some(state) = policy["status"]["state"].as_str().filter(|state| *state != "ready") {
             let says = format!("ClusterPolicy {name} of the GPU Operator: {state}");
@@ -204,7 +245,7 @@ fn not_ready(cluster: &ClusterView<'_>) -> RuleResult {
         names.push(name);
     }
     let pass = if names.is_empty() { "none is installed".to_owned() } else { some_of(&names) };
-    fail_if_any(findings, pass)
+    judge(findings, policies.err(), pass)
 }
 
 fn offered_twice(cluster: &ClusterView<'_>) -> RuleResult {
@@ -254,8 +295,11 @@ fn shared_by_tenants(cluster: &ClusterView<'_>) -> RuleResult {
 }
 
 fn no_topology(cluster: &ClusterView<'_>) -> RuleResult {
-    let levels = cluster.list(TOPOLOGIES).unwrap_or_default().iter();
-    let levels: BTreeSet<&str> = levels
+    let topologies = cluster.list(TOPOLOGIES);
+    let levels: BTreeSet<&str> = topologies
+        .as_deref()
+        .unwrap_or_default()
+        .iter()
         .flat_map(|topology| topology["spec"]["levels"].as_array().into_iter().flatten())
         .filter_map(|level| level["nodeLabel"].as_str())
         .filter(|label| *label != muster_kubernetes::names::HOSTNAME)
@@ -270,9 +314,13 @@ fn no_topology(cluster: &ClusterView<'_>) -> RuleResult {
     let (with, without): (Vec<&NodeView<'_>>, Vec<&NodeView<'_>>) =
         nodes.iter().copied().partition(|node| node.facts.labels.keys().any(is_topology));
     let names: Vec<String> = without.iter().map(|node| node.facts.name.to_string()).collect();
-    let zones: BTreeSet<&str> =
-        nodes.iter().map(|node| node.label("topology.kubernetes.io/zone")).collect();
-    let fail = |says: String| fail_if_any(vec![RuleFinding::about("nodes", says)], "");
+    let zones = nodes.iter().map(|node| node.label("topology.kubernetes.io/zone"));
+    let zones: BTreeSet<&str> = zones.filter(|zone| !zone.is_empty()).collect();
+    // A Topology that could not be read may name labels of the site's own.
+    let fail = |says: String| match &topologies {
+        Ok(_) => fail_if_any(vec![RuleFinding::about("nodes", says)], ""),
+        Err(missing) => Err(missing.clone()),
+    };
     let total = count(nodes.len(), "node");
     match without.len() {
         0 => fail_if_any(Vec::new(), format!("{total} with GPUs have such labels")),
@@ -296,7 +344,9 @@ fn k3s(cluster: &ClusterView<'_>) -> RuleResult {
     };
     let of_k3s = nodes.iter().filter(is_k3s).count();
     let says = format!("k3s runs on {} with GPUs", count(of_k3s, "node"));
-    let is_large = of_k3s >= Threshold::K3sNodes.default() as usize;
+    let of_etcd = |node: &&NodeView<'_>| node.label("node-role.kubernetes.io/etcd") == "true";
+    let has_quorum = cluster.nodes()?.iter().filter(of_etcd).count() >= QUORUM;
+    let is_large = !has_quorum && of_k3s >= Threshold::K3sNodes.default() as usize;
     let finding = is_large.then(|| RuleFinding::about("k3s", says.clone()));
     fail_if_any(finding.into_iter().collect(), says)
 }

@@ -71,7 +71,7 @@ fn not_used(cluster: &ClusterView<'_>) -> RuleResult {
     let outside: Vec<String> = gangs
         .known
         .iter()
-        .filter(|gang| gang.pods.iter().any(|pod| pod.scheduler == DEFAULT_SCHEDULER))
+        .filter(|gang| !gang.placed_one_by_one().is_empty())
         .map(|gang| gang.title())
         .collect();
     let mut findings = Vec::new();
@@ -168,7 +168,10 @@ fn default_scoring(cluster: &ClusterView<'_>) -> Result<Scoring, MissingInput> {
         .flat_map(|container| ["command", "args"].map(|field| &container[field]))
         .flat_map(|words| words.as_array().into_iter().flatten().filter_map(Value::as_str))
         .collect();
-    let config = words.iter().find_map(|word| word.strip_prefix("--config="));
+    // A shell may run it, with all words in one.
+    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let after = words.iter().skip_while(|word| **word != "--config").nth(1).copied();
+    let config = words.iter().find_map(|word| word.strip_prefix("--config=")).or(after);
     match (config, words.is_empty()) {
         (Some(path), _) => needs_input(format!("{path} of kube-scheduler, as JSON")),
         (None, true) => needs_input("the KubeSchedulerConfiguration of kube-scheduler, as JSON"),

@@ -12,19 +12,19 @@ use serde_json::Value;
 
 use super::KubernetesRule;
 use crate::kubernetes::resource::{DEPLOYMENTS, QUOTAS, RAY_JOBS, Resource};
-use crate::kubernetes::view::{ClusterView, Gang, PodView, count, gpus_of_spec, name_of, some_of};
+use crate::kubernetes::view::{
+    ClusterView, Gang, PodView, count, gpus_of_spec, has_mark_of_kueue, name_of, some_of,
+};
 use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any};
 
 /// Schedulers with queues of their own, into which a pod without a label comes as well.
-const WITH_QUEUES: [&str; 4] = [names::SCHEDULER, "volcano", "kai-scheduler", "yunikorn"];
+const WITH_QUEUES: [&str; 5] =
+    [names::SCHEDULER, "volcano", "kai-scheduler", "yunikorn", "koord-scheduler"];
 
 /// Labels and annotations that name a queue (documentation of KAI and Volcano), beside those of Muster
 /// and Kueue.
-const QUEUE_LABELS: [&str; 4] =
-    [names::QUEUE, names::KUEUE_QUEUE, "kai.scheduler/queue", "scheduling.volcano.sh/queue-name"];
-
-/// Prefix of the marks of Kueue on pods that it has admitted.
-const OF_KUEUE: &str = "kueue.x-k8s.io/";
+const QUEUE_LABELS: [&str; 3] =
+    [names::QUEUE, "kai.scheduler/queue", "scheduling.volcano.sh/queue-name"];
 
 /// Longest time for which a notebook in use holds GPUs without a break.
 const NOTEBOOK_AGE: Span = Span::from_secs(86_400);
@@ -88,17 +88,26 @@ fn names_queue(object: &Value) -> bool {
     ["labels", "annotations"].iter().any(|map| {
         let map = object["metadata"][*map].as_object();
         let mut keys = map.into_iter().flatten().map(|(key, _)| key.as_str());
-        keys.any(|key| QUEUE_LABELS.contains(&key) || key.starts_with(OF_KUEUE))
-    })
+        keys.any(|key| QUEUE_LABELS.contains(&key))
+    }) || has_mark_of_kueue(object)
 }
 
 fn without_quota(cluster: &ClusterView<'_>) -> RuleResult {
     let pods = cluster.gpu_pods()?;
     let limited = with_quota(cluster)?;
+    let groups = cluster.groups()?;
+    let queued: BTreeMap<&GangRef, bool> = groups
+        .known
+        .iter()
+        .map(|gang| (&gang.reference, gang.object.is_some_and(names_queue)))
+        .collect();
     let mut open: BTreeMap<&str, (u64, Vec<&str>)> = BTreeMap::new();
     for pod in &pods {
         let namespace = pod.namespace();
-        let is_queued = names_queue(pod.object) || WITH_QUEUES.contains(&pod.scheduler);
+        let gang = pod.facts.gang.as_ref().and_then(|gang| queued.get(gang));
+        let is_queued = names_queue(pod.object)
+            || gang.is_some_and(|is_queued| *is_queued)
+            || WITH_QUEUES.contains(&pod.scheduler);
         if !is_queued && !limited.contains(namespace) {
             let (gpus, names) = open.entry(namespace).or_default();
             *gpus += pod.gpus;
@@ -107,7 +116,10 @@ fn without_quota(cluster: &ClusterView<'_>) -> RuleResult {
     }
     let finding = |(namespace, (gpus, pods)): (&str, (u64, Vec<&str>))| {
         let gpus = count(gpus, "GPU");
-        let says = format!("namespace {namespace} has no quota; {gpus} of {}", some_of(&pods));
+        let says = format!(
+            "namespace {namespace} has no quota on GPUs; {gpus} are used by {}",
+            some_of(&pods)
+        );
         RuleFinding::about(namespace, says)
     };
     let findings = open.into_iter().map(finding).collect();
