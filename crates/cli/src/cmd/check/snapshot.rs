@@ -132,10 +132,12 @@ pub fn save(snapshot: &Snapshot, dir: &Path) -> Result<()> {
 /// Removes from an object the values of environment variables, but for the one that a rule reads, and the
 /// copies of them in its metadata.
 fn remove_private(object: &mut Value) {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+    // An index would add a field that is missing.
+    if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
     remove_env_values(object);
@@ -187,6 +189,7 @@ mod tests {
             assert!(text.contains(r#"{"name":"TOKEN"}"#), "{text}");
         }
         assert!(!alone.to_string().contains("secret"), "{alone}");
+        assert_eq!(object["metadata"], json!({"name": "job"}));
         assert!(alone["metadata"].get("managedFields").is_none());
     }
 }
