@@ -1,8 +1,6 @@
 //! The report of `muster verify` on a job's actual resources: a line for each check, failures
 //! first. Nothing is evaluated here.
 
-use muster_model::ElementId;
-use muster_model::JobId;
 use muster_model::check::ProbeOutcome;
 use muster_model::verify::{VerifyCheck, VerifyReport};
 
@@ -17,15 +15,13 @@ const WIDTH: usize = 120;
 const WORD: usize = 12;
 const NAME: usize = 16;
 
-/// Returns the report as text.
+/// Returns the report as text. `job` is the job as commands take it: its number, or its name on
+/// Kubernetes.
 #[must_use]
-pub fn verify(report: &VerifyReport, context: RenderContext) -> String {
+pub fn verify(report: &VerifyReport, job: &str, context: RenderContext) -> String {
     // 1. The summary.
     let of = |outcome| report.checks.iter().filter(move |check| check.outcome == outcome);
-    let job = match report.index {
-        Some(index) => ElementId { job: JobId(report.job), index }.to_string(),
-        None => report.job.to_string(),
-    };
+    let job = report.index.map_or(job.to_owned(), |index| format!("{job}[{index}]"));
     let mut text = format!(
         "job {job}: {} on {}: {} passed, {} failed, {} not tested\n\n",
         count(u64::from(report.ranks), "rank"),
@@ -96,7 +92,7 @@ mod tests {
             ],
         };
         assert_eq!(
-            verify(&report, RenderContext::plain()),
+            verify(&report, &report.job.to_string(), RenderContext::plain()),
             "job 7[2]: 4 ranks on 2 nodes: 1 passed, 1 failed, 1 not tested\n\n\
              failed      leaf-switches   2 nodes below 2 leaf switches\n\
              \x20                           cure: ask for one\n\

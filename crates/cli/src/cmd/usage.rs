@@ -26,7 +26,7 @@ pub async fn run(app: &App, args: UsageArgs) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&list)?;
     } else if list.rows.is_empty() {
-        app.ui.status("no job has run yet");
+        app.ui.status("no usage is recorded");
     } else {
         app.ui.data(&usage(&list.rows, app.ui.context()))?;
     }

@@ -104,7 +104,8 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&report)?;
     } else {
-        app.ui.data(&muster_report::verify::verify(&report, app.ui.context()))?;
+        let job = client.label(target.job);
+        app.ui.data(&muster_report::verify::verify(&report, &job, app.ui.context()))?;
     }
     Ok(code(&report, args.strict))
 }

@@ -67,7 +67,11 @@ pub async fn run(app: &App, args: &PreflightArgs) -> Result<u8> {
     let kept = serde_json::to_string_pretty(&report)?;
     std::fs::write(&args.report, kept)
         .with_context(|| format!("cannot write {}", args.report.display()))?;
-    app.ui.status(&muster_report::verify::verify(&report, app.ui.context()));
+    app.ui.status(&muster_report::verify::verify(
+        &report,
+        &report.job.to_string(),
+        app.ui.context(),
+    ));
 
     // 3. If no probe started, no check has failed: nothing was tested.
     if evidence.seen.is_empty() {
