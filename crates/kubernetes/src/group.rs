@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use pod::GangRef;
+pub(crate) use pod::is_gang_key;
 pub use progress::{Progress, SUCCESS};
 pub use start::{ObjectDependency, ObjectRef, StartTerms, text_of_stages};
 use workload::{ExpectedPods, Workload};

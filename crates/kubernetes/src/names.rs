@@ -49,6 +49,18 @@ pub const KUEUE_PREFERRED_TOPOLOGY: &str = "kueue.x-k8s.io/podset-preferred-topo
 /// Annotation by which Kueue asks for one domain for each slice of the pods.
 pub const KUEUE_SLICE_TOPOLOGY: &str = "kueue.x-k8s.io/podset-slice-required-topology";
 
+/// Annotation by which Volcano names the queue of pods that are not those of its own Jobs.
+pub const VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";
+
+/// Label by which KAI names the queue of a workload.
+pub const KAI_QUEUE: &str = "kai.scheduler/queue";
+
+/// Annotation of a Job or JobSet with the number of pods that KAI starts together; 1 without it.
+pub const KAI_MIN_MEMBER: &str = "kai.scheduler/batch-min-member";
+
+/// Name of KAI's scheduler in `spec.schedulerName`.
+pub const KAI_SCHEDULER: &str = "kai-scheduler";
+
 /// Annotation with `true` of a suspended object that waits until a user releases it.
 pub const HELD: &str = "muster.run/held";
 

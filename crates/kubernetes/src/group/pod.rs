@@ -36,6 +36,11 @@ const EXPLICIT: [(GroupKind, &str); 6] = [
     (GroupKind::Annotated, names::GANG),
 ];
 
+/// Returns true if a label or annotation of this key names the gang of a pod.
+pub(crate) fn is_gang_key(key: &str) -> bool {
+    EXPLICIT.iter().any(|(_, known)| *known == key)
+}
+
 /// Labels that controllers set on the pods of their objects.
 const BY_CONTROLLER: [(GroupKind, &str); 4] = [
     (GroupKind::LeaderWorkerSet, "leaderworkerset.sigs.k8s.io/name"),

@@ -1,10 +1,11 @@
 //! Objects around the jobs: earlier jobs that they wait for, the Services by which their pods find each
-//! other, and the PodGroups of their schedulers.
+//! other or are reached, and autoscalers. PodGroups are read by `pod_group`.
 
 use super::document::child;
 use super::draft::JobDraft;
-use super::found::{FoundJob, LeastPods};
+use super::found::FoundJob;
 use super::object::ImportedObject;
+use super::{pod_group, services};
 use crate::names;
 
 /// Reads the objects around the jobs.
@@ -18,12 +19,17 @@ pub(super) fn read(objects: &mut [ImportedObject], jobs: &mut [FoundJob]) {
                 (reference, job.draft.name.clone())
             })
             .collect();
-        dependencies(&mut objects[jobs[index].object], &mut jobs[index].draft, &earlier);
+        let object = &mut objects[jobs[index].object];
+        dependencies(object, &mut jobs[index].draft, &earlier);
+        pod_group::of_kai(object, &mut jobs[index]);
     }
     for index in 0..objects.len() {
         match (objects[index].group(), objects[index].kind()) {
-            ("", "Service") => service(&mut objects[index], jobs),
-            (_, "PodGroup") => pod_group(index, objects, jobs),
+            ("", "Service") => service(index, objects, jobs),
+            (_, "PodGroup") => pod_group::read(index, objects, jobs),
+            ("autoscaling", "HorizontalPodAutoscaler") => {
+                services::autoscaler(index, objects, jobs)
+            }
             _ => {}
         }
     }
@@ -43,52 +49,27 @@ fn dependencies(object: &mut ImportedObject, job: &mut JobDraft, earlier: &[(Str
     job.after = kept;
 }
 
-/// Notes a headless Service, by which the pods of a job have names.
-fn service(object: &mut ImportedObject, jobs: &[FoundJob]) {
-    let selected = object.texts("/spec/selector");
-    let is_headless = object.peek_text("/spec/clusterIP") == Some("None");
-    let is_own =
-        jobs.iter().any(|job| job.is_own && selected.iter().any(|(key, _)| key == names::JOB));
-    if is_headless {
-        let says = "the address of rank 0 is in $MASTER_ADDR";
-        for at in ["/spec", "/metadata"] {
-            if is_own { object.field(at, says) } else { object.near(at, says) }
-        }
-    }
-}
-
-/// Annotations and labels of pods that name their PodGroup: of coscheduling, Volcano and KAI.
-const POD_GROUP_KEYS: [&str; 3] =
-    ["scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name", "pod-group-name"];
-
-/// Reads a PodGroup: the queue, and how many pods start together.
-fn pod_group(index: usize, objects: &mut [ImportedObject], jobs: &mut [FoundJob]) {
-    let name = objects[index].name().to_owned();
-    let is_named = |job: &&mut FoundJob| {
-        let object = &objects[job.object];
-        job.templates.iter().any(|at| names_group(object, at, &name))
+/// Reads a Service: the port of a service, or the names that the pods of a job have.
+fn service(index: usize, objects: &mut [ImportedObject], jobs: &mut [FoundJob]) {
+    let selected = objects[index].texts("/spec/selector");
+    let selects = |job: &&mut FoundJob| {
+        let labels = objects[job.object].texts(&format!("{}/metadata/labels", job.templates[0]));
+        !selected.is_empty() && selected.iter().all(|label| labels.contains(label))
     };
-    let Some(job) = jobs.iter_mut().find(is_named) else { return };
-    let object = &mut objects[index];
-    for at in ["/spec/schedulingPolicy/gang/minCount", "/spec/minMember"] {
-        if let Some(pods) = object.number(at, "the size of the job") {
-            job.least = Some(LeastPods { object: index, at: at.to_owned(), pods });
+    let found = jobs.iter_mut().find(selects);
+    let is_own = found.as_ref().is_some_and(|job| job.is_own);
+    let is_headless = objects[index].peek_text("/spec/clusterIP") == Some("None");
+    let says = match found.and_then(|job| job.draft.service.as_mut()) {
+        Some(service) => {
+            let object = &objects[index];
+            let number = |field: &str| object.peek_number(&format!("/spec/ports/0/{field}"));
+            service.port = service.port.or(number("targetPort")).or(number("port"));
+            "port: replicas have an address each, which `muster show` names"
         }
+        None if is_headless => "the address of rank 0 is in $MASTER_ADDR",
+        None => return,
+    };
+    for at in ["/spec", "/metadata"] {
+        if is_own { objects[index].field(at, says) } else { objects[index].near(at, says) }
     }
-    if let Some(queue) = object.text("/spec/queue", "queue") {
-        job.draft.queue = job.draft.queue.take().or(Some(crate::queue::path(&queue)));
-    }
-    for at in ["/spec/minResources", "/spec/minTaskMember", "/metadata"] {
-        object.near(at, "the pods of the job say what they need");
-    }
-}
-
-/// Returns true if the pods of a template are in the group of this name.
-fn names_group(object: &ImportedObject, at: &str, name: &str) -> bool {
-    let own = object.peek_text(&format!("{at}/spec/schedulingGroup/podGroupName"));
-    let keys = ["labels", "annotations"].iter().flat_map(|part| {
-        let entries = object.texts(&format!("{at}/metadata/{part}"));
-        entries.into_iter().filter(|(key, _)| POD_GROUP_KEYS.contains(&key.as_str()))
-    });
-    own == Some(name) || keys.into_iter().any(|(_, value)| value == name)
 }

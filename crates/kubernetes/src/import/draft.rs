@@ -11,6 +11,7 @@ use crate::names;
 pub(super) struct JobDraft {
     pub(super) name: String,
     pub(super) service: Option<ServiceDraft>,
+    pub(super) is_notebook: bool,
     pub(super) groups: Vec<GroupDraft>,
     pub(super) queue: Option<String>,
     /// Time limit in seconds.
@@ -91,9 +92,15 @@ pub(super) struct OptionsDraft {
 }
 
 impl JobDraft {
-    /// Returns the number of pods that start together.
+    /// Returns the number of pods that start together; of a service, those of a replica.
     pub(super) fn pods(&self) -> u64 {
         self.groups.iter().map(|group| group.pods).sum()
+    }
+
+    /// Returns the number of GPUs of these pods.
+    pub(super) fn gpus(&self) -> u64 {
+        let groups = self.groups.iter();
+        groups.map(|group| group.pods * group.tasks_per_pod * group.task.gpus).sum()
     }
 
     /// Returns the job file as YAML.
@@ -118,6 +125,7 @@ impl JobDraft {
             fields.value("replicas", Some(replicas));
             fields.value("port", service.port.map(Value::from));
         }
+        fields.text("kind", self.is_notebook.then_some("notebook"));
         fields.text("queue", self.queue.as_deref());
         if let [group] = &self.groups[..] {
             group.sizes(&mut fields);

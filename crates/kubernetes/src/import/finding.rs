@@ -45,6 +45,11 @@ impl RoleFacts<'_> {
         self.object.line(&format!("{}/spec/{field}", self.at))
     }
 
+    /// Returns true if all fields of its pods are in the file; the runtime of a TrainJob may not be.
+    pub(super) fn has_whole_template(&self) -> bool {
+        self.job.trainer.as_ref().is_none_or(|trainer| trainer.has_runtime)
+    }
+
     /// Returns the pod of the role in words: `pods of Job train`.
     pub(super) fn title(&self) -> String {
         match self.job.draft.groups.len() {

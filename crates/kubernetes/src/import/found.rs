@@ -16,6 +16,8 @@ pub(super) struct FoundJob {
     pub(super) is_own: bool,
     /// Pods that start together by its scheduler's object: the field, its object and the number.
     pub(super) least: Option<LeastPods>,
+    pub(super) mpi: Option<MpiFacts>,
+    pub(super) trainer: Option<TrainerFacts>,
 }
 
 /// Number of pods that start together, as a field says it.
@@ -24,13 +26,50 @@ pub(super) struct LeastPods {
     pub(super) object: usize,
     pub(super) at: String,
     pub(super) pods: u64,
+    /// Pods that it counts and that are no tasks: the launcher of an MPIJob.
+    pub(super) others: u64,
+}
+
+/// Facts of an MPIJob that rules compare with its pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MpiFacts {
+    /// Processes that the host file allows on each worker.
+    pub(super) slots: u64,
+    pub(super) workers: u64,
+    /// GPUs of each worker.
+    pub(super) worker_gpus: u64,
+    /// GPUs of the launcher, if it is no worker as well.
+    pub(super) launcher_gpus: u64,
+    /// Number of processes in the command of the launcher.
+    pub(super) ranks: Option<u64>,
+    /// True if ranks became tasks.
+    pub(super) has_rank_tasks: bool,
+}
+
+/// Facts of a TrainJob that rules compare with its pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TrainerFacts {
+    pub(super) has_runtime: bool,
+    /// True if its runtime makes a PodGroup for all pods.
+    pub(super) has_pod_group: bool,
+    /// Processes on each node; `None` means one for each GPU.
+    pub(super) processes: Option<u64>,
+}
+
+impl LeastPods {
+    /// Makes the number that a field of the job's own object says.
+    pub(super) fn of_job(found: &FoundJob, at: String, pods: u64) -> Self {
+        let others = found.mpi.as_ref().filter(|mpi| mpi.has_rank_tasks).map_or(0, |_| 1);
+        Self { object: found.object, at, pods, others }
+    }
 }
 
 impl FoundJob {
     /// Returns the processes that a launcher starts in each task of a group; `None` if unknown.
     pub(super) fn processes(&self, group: &GroupDraft, launcher: &FoundLauncher) -> Option<u64> {
-        // Muster sets PET_NPROC_PER_NODE to the GPUs of a task.
-        let own = self.is_own.then_some(group.task.gpus.max(1));
+        // Muster and Kubeflow's Trainer set PET_NPROC_PER_NODE to the GPUs of a task.
+        let sets_it = self.is_own || self.trainer.is_some();
+        let own = sets_it.then_some(group.task.gpus.max(1));
         let given = self.draft.env.iter().find(|(name, _)| name == "PET_NPROC_PER_NODE");
         let given = given.and_then(|(_, count)| count.parse().ok());
         launcher.processes(group.task.gpus, given.or(own))
@@ -51,5 +90,17 @@ pub(super) fn role(object: &mut ImportedObject, found: &mut FoundJob, template: 
         let image = found.draft.kubernetes.image.as_deref().unwrap_or("the image");
         let text = format!("echo 'write the command of {image} here' >&2\nexit 78\n");
         group.task.run = ProgramDraft::Text(text);
+    }
+}
+
+/// Makes one role of two with equal tasks: ranks are numbered over all.
+pub(super) fn merge_equal(found: &mut FoundJob) {
+    let groups = &mut found.draft.groups;
+    if let [first, second] = &mut groups[..]
+        && first.task == second.task
+    {
+        first.pods += second.pods;
+        groups.truncate(1);
+        found.templates.truncate(1);
     }
 }

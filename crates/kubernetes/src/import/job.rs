@@ -6,22 +6,42 @@ use super::draft::{JobDraft, job_name};
 use super::found::{FoundJob, role};
 use super::object::ImportedObject;
 use super::pod::PodTemplate;
-use super::{metadata, others};
+use super::train_job::{self, ResolvedTrainJob};
+use super::{kubeflow, metadata, mpi, services, volcano};
 
 /// Kinds of objects that are jobs.
-pub(super) const KINDS: [&str; 5] = ["Job", "Job of Volcano", "Pod", "JobSet", "PyTorchJob"];
+pub(super) const KINDS: [&str; 11] = [
+    "Job",
+    "Job of Volcano",
+    "Pod",
+    "JobSet",
+    "PyTorchJob",
+    "MPIJob",
+    "TrainJob",
+    "Deployment",
+    "StatefulSet",
+    "LeaderWorkerSet",
+    "Notebook",
+];
 
 /// Restarts of a Job that names none (batch/v1).
 const DEFAULT_BACKOFF_LIMIT: u64 = 6;
 
 /// Reads an object; `None` if it is no job.
-pub(super) fn read(index: usize, object: &mut ImportedObject) -> Option<FoundJob> {
+pub(super) fn read(
+    index: usize,
+    objects: &mut [ImportedObject],
+    train_jobs: &[ResolvedTrainJob],
+) -> Option<FoundJob> {
+    let object = &mut objects[index];
     let mut found = FoundJob {
         object: index,
         draft: JobDraft { name: job_name(object.name()), ..JobDraft::default() },
         templates: Vec::new(),
         is_own: false,
         least: None,
+        mpi: None,
+        trainer: None,
     };
     match (object.group(), object.kind()) {
         ("batch", "Job") => batch_job(object, &mut found),
@@ -29,14 +49,23 @@ pub(super) fn read(index: usize, object: &mut ImportedObject) -> Option<FoundJob
             role(object, &mut found, &PodTemplate { at: "", role: "main", pods: 1 });
         }
         ("jobset.x-k8s.io", "JobSet") => job_set(object, &mut found),
-        ("batch.volcano.sh", "Job") => others::volcano(object, &mut found),
-        ("kubeflow.org", "PyTorchJob") => others::pytorch_job(object, &mut found),
+        ("batch.volcano.sh", "Job") => volcano::job(object, &mut found),
+        ("kubeflow.org", "PyTorchJob") => kubeflow::pytorch_job(object, &mut found),
+        ("kubeflow.org", "MPIJob") => mpi::mpi_job(object, &mut found),
+        ("apps", "Deployment" | "StatefulSet") => services::replicated(object, &mut found),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet") => {
+            services::leader_worker_set(object, &mut found);
+        }
+        ("kubeflow.org", "Notebook") => services::notebook(object, &mut found),
+        ("trainer.kubeflow.org", "TrainJob") => {
+            train_job::read(index, objects, &mut found, train_jobs);
+        }
         _ => return None,
     }
     if found.templates.is_empty() {
         return None;
     }
-    metadata::read(object, &mut found.draft);
+    metadata::read(&mut objects[index], &mut found.draft);
     Some(found)
 }
 

@@ -1,5 +1,5 @@
-//! Launchers in the command of a task (torchrun, accelerate, deepspeed, mpirun), as far as the words
-//! show them. It reads no shell beyond words, quotes and separators: what it cannot read is unknown.
+//! Launchers in the command of a task (torchrun, accelerate, deepspeed, mpirun, servers of models), as far
+//! as the words show them. It reads no shell beyond words, quotes and separators: what it cannot read is unknown.
 
 use super::draft::ProgramDraft;
 
@@ -67,9 +67,23 @@ impl FoundLauncher {
         }
     }
 
+    /// Returns the number of GPUs over which a server of models splits one; `None` if the words do not say it.
+    pub(super) fn model_parts(&self) -> Option<u64> {
+        if !matches!(self.name, "vllm" | "sglang") {
+            return None;
+        }
+        let number = |names: [&str; 3]| {
+            let given = names.iter().find_map(|name| self.option(name));
+            given.map_or(Some(1), |text| text.parse::<u64>().ok())
+        };
+        let tensor = number(["tensor-parallel-size", "tp-size", "tp"])?;
+        let pipeline = number(["pipeline-parallel-size", "pp-size", "pp"])?;
+        tensor.checked_mul(pipeline)
+    }
+
     /// Returns true if it says where its processes meet.
     pub(super) fn has_rendezvous(&self) -> bool {
-        ["rdzv-endpoint", "master-addr", "main-process-ip", "hostfile"]
+        ["rdzv-endpoint", "master-addr", "main-process-ip", "hostfile", "dist-init-addr"]
             .iter()
             .any(|name| self.has(name))
     }
@@ -97,6 +111,9 @@ fn of_words(words: &[String]) -> Option<FoundLauncher> {
             "accelerate" => "accelerate",
             "deepspeed" => "deepspeed",
             "mpirun" | "mpiexec" => "mpirun",
+            "vllm" if words.get(index + 1).is_some_and(|word| word == "serve") => "vllm",
+            "vllm.entrypoints.openai.api_server" => "vllm",
+            "sglang.launch_server" => "sglang",
             _ => return None,
         };
         Some(FoundLauncher { name, words: words[index + 1..].to_vec() })

@@ -4,6 +4,7 @@ use super::document::child;
 use super::draft::JobDraft;
 use super::object::ImportedObject;
 use super::pod::queue;
+use super::reasons::TOPOLOGY;
 use crate::names;
 
 /// Annotations that Muster writes for itself.
@@ -24,7 +25,7 @@ pub(super) fn read(object: &mut ImportedObject, job: &mut JobDraft) {
         let at = child(labels, &key);
         match key.as_str() {
             names::JOB => object.field(&at, "name"),
-            names::QUEUE | names::KUEUE_QUEUE => queue(object, &at, &key, job),
+            names::QUEUE | names::KUEUE_QUEUE | names::KAI_QUEUE => queue(object, &at, &key, job),
             "kueue.x-k8s.io/priority-class" => {
                 object.lost(&at, "`priority` is a number: the class of Kueue has it");
             }
@@ -56,6 +57,7 @@ pub(super) fn read(object: &mut ImportedObject, job: &mut JobDraft) {
             }
             names::ARRAY | names::REPLICAS => object.field(&at, "array, replicas"),
             _ if OWN.contains(&key.as_str()) => object.field(&at, "Muster's own"),
+            _ if key.starts_with("kai.scheduler/topology") => object.lost(&at, TOPOLOGY),
             _ if object.is_noted(&at) => {}
             _ => object.near(&at, "annotations of objects other than pods are not in a job"),
         }

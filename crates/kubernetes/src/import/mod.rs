@@ -9,13 +9,18 @@ mod draft;
 mod finding;
 mod found;
 mod job;
+mod kubeflow;
 mod launch;
 mod metadata;
+mod mpi;
 mod object;
-mod others;
 mod pod;
+mod pod_group;
 mod reasons;
 mod rules;
+mod services;
+mod train_job;
+mod volcano;
 
 use std::fmt;
 
@@ -82,16 +87,20 @@ pub fn import(
 ) -> Result<ImportReport, NotImported> {
     // 1. Read the objects, and those of lists.
     let documents = document::documents(text).map_err(NotImported::NotYaml)?;
-    let mut objects: Vec<ImportedObject> =
-        documents.into_iter().flat_map(items).map(ImportedObject::new).collect();
+    let mut documents: Vec<Document> = documents.into_iter().flat_map(items).collect();
+    let train_jobs = train_job::resolve(&mut documents);
+    let mut objects: Vec<ImportedObject> = documents.into_iter().map(ImportedObject::new).collect();
     // 2. Convert those that are jobs.
-    let mut jobs: Vec<FoundJob> =
-        (0..).zip(&mut objects).filter_map(|(index, object)| job::read(index, object)).collect();
+    let mut jobs: Vec<FoundJob> = (0..objects.len())
+        .filter_map(|index| job::read(index, &mut objects, &train_jobs))
+        .collect();
     if jobs.is_empty() {
         return Err(NotImported::NoJob(objects.iter().map(ImportedObject::title).collect()));
     }
+    pod_group::join_pods(&mut objects, &mut jobs);
     // 3. Read the objects around them.
     around::read(&mut objects, &mut jobs);
+    train_jobs.iter().for_each(|one| one.note(&mut objects));
     // 4. Check the rules.
     let options: Vec<_> = objects.iter().map(ImportedObject::options).collect();
     let facts = ObjectFacts { objects: &objects, jobs: &jobs, options: &options, nodes };
@@ -128,10 +137,11 @@ fn items(document: Document) -> Vec<Document> {
 /// Returns the sizes that a job asks for, by name; with the name of the job where there are several.
 fn asks(job: &JobDraft, has_others: bool) -> Vec<(String, String)> {
     let prefix = if has_others { format!("{}:", job.name) } else { String::new() };
-    let groups = job.groups.iter();
-    let gpus: u64 = groups.map(|group| group.pods * group.tasks_per_pod * group.task.gpus).sum();
+    let replicas = job.service.as_ref().map_or(1, |service| service.guaranteed);
+    let gpus: u64 = replicas * job.gpus();
     let time = job.time_secs.map(|secs| ("time", format!("{secs}s")));
-    let sizes = [("pods", job.pods().to_string()), ("gpus", gpus.to_string())];
+    let pods = replicas * job.pods();
+    let sizes = [("pods", pods.to_string()), ("gpus", gpus.to_string())];
     sizes.into_iter().chain(time).map(|(name, value)| (format!("{prefix}{name}"), value)).collect()
 }
 

@@ -12,6 +12,9 @@ use super::reasons;
 /// Longest value that is shown with the name of its field.
 const LONGEST: usize = 60;
 
+/// Pointer in a TrainJob of the pods that it has from its runtime.
+pub(super) const COPY: &str = "/template";
+
 /// Object with notes on its fields. Fields are named by JSON pointers.
 pub(super) struct ImportedObject {
     document: Document,
@@ -20,7 +23,7 @@ pub(super) struct ImportedObject {
 
 /// Result for a field, and for those in it that have none of their own.
 #[derive(Clone)]
-struct FieldNote {
+pub(super) struct FieldNote {
     becomes: ImportOutcome,
     text: String,
 }
@@ -137,6 +140,19 @@ impl ImportedObject {
         self.notes.contains_key(at)
     }
 
+    /// Returns the notes on a field, and on those in it.
+    pub(super) fn notes_at(&self, at: &str) -> Vec<(String, FieldNote)> {
+        let notes = self.notes.range(at.to_owned()..);
+        let is_in = |key: &str| key.strip_prefix(at).is_some_and(|rest| rest.starts_with('/'));
+        let notes = notes.filter(|(key, _)| is_in(key) || *key == at);
+        notes.map(|(key, note)| (key.clone(), note.clone())).collect()
+    }
+
+    /// Puts a note on a field.
+    pub(super) fn put_note(&mut self, at: &str, note: FieldNote) {
+        self.notes.insert(at.to_owned(), note);
+    }
+
     fn note(&mut self, at: &str, becomes: ImportOutcome, text: &str) {
         if self.get(at).is_some() {
             self.notes.insert(at.to_owned(), FieldNote { becomes, text: text.to_owned() });
@@ -163,7 +179,9 @@ impl ImportedObject {
             Value::Array(list) => list.is_empty(),
             _ => false,
         };
-        if is_empty {
+        // The pods of a TrainJob have their notes where they are written.
+        let is_copy = at == COPY && self.kind() == "TrainJob";
+        if is_empty || is_copy {
             return;
         }
         let note = self.notes.get(at).or(outer);

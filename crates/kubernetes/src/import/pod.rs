@@ -8,7 +8,8 @@ use super::container;
 use super::document::child;
 use super::draft::{GroupDraft, JobDraft};
 use super::object::ImportedObject;
-use super::reasons::DIFFERS;
+use super::reasons::{DIFFERS, TOPOLOGY};
+use crate::group::is_gang_key;
 use crate::names;
 use crate::span;
 
@@ -79,7 +80,7 @@ fn metadata(object: &mut ImportedObject, at: &str, job: &mut JobDraft) {
         let at = child(&labels, &key);
         match key.as_str() {
             names::JOB | names::ROLE => object.field(&at, "written by the export"),
-            names::QUEUE | names::KUEUE_QUEUE => queue(object, &at, &key, job),
+            names::QUEUE | names::KUEUE_QUEUE | names::KAI_QUEUE => queue(object, &at, &key, job),
             _ => object.near(&at, "labels of pods choose nothing in Muster"),
         }
     }
@@ -94,6 +95,7 @@ fn metadata(object: &mut ImportedObject, at: &str, job: &mut JobDraft) {
                 job.time_secs = job.time_secs.or(span::parse(&value).map(|span| span.0 / 1000));
                 object.field(&at, "time");
             }
+            names::VOLCANO_QUEUE => queue(object, &at, &key, job),
             names::GANG_SIZE => object.field(&at, "the size of the job"),
             names::REQUIRED_TOPOLOGY | names::PREFERRED_TOPOLOGY => {
                 let rule = if key == names::REQUIRED_TOPOLOGY { "required" } else { "preferred" };
@@ -103,10 +105,14 @@ fn metadata(object: &mut ImportedObject, at: &str, job: &mut JobDraft) {
             names::KUEUE_REQUIRED_TOPOLOGY
             | names::KUEUE_PREFERRED_TOPOLOGY
             | names::KUEUE_SLICE_TOPOLOGY => {
-                object.lost(
-                    &at,
-                    "levels of Muster have names of their own: write `topology: {required: LEVEL}`",
-                );
+                object.lost(&at, TOPOLOGY);
+            }
+            _ if names::FRACTIONS.contains(&key.as_str()) => {
+                object.lost(&at, "a share of a GPU: write it as `gpus: 0.5` in the job file");
+            }
+            // How the PodGroup is named by its pods.
+            _ if is_gang_key(&key) => {
+                object.field(&at, "the size of the job");
             }
             _ if job.kubernetes.annotations.iter().any(|(known, _)| *known == key) => {
                 object.field(&at, "kubernetes: {annotations}");
@@ -129,8 +135,11 @@ pub(super) fn queue(object: &mut ImportedObject, at: &str, key: &str, job: &mut 
     if name.is_empty() {
         return;
     }
-    if key == names::QUEUE {
+    if matches!(key, names::QUEUE | names::VOLCANO_QUEUE) {
         job.queue = Some(crate::queue::path(&name));
+    } else if key == names::KAI_QUEUE {
+        object.near(at, "queue: KAI's queue; Muster's queue may have a path");
+        job.queue = job.queue.take().or(Some(crate::queue::path(&name)));
     } else {
         object.near(at, "queue: the LocalQueue's name; Muster's queue may have a path");
         job.queue = job.queue.take().or(Some(name));

@@ -34,8 +34,21 @@ const REASONS: &[(&str, &str)] = &[
     ("volumes", "a job mounts volume claims only: `kubernetes: {volumes: CLAIM:/path}`"),
     ("volumeMounts", "a job mounts volume claims only: `kubernetes: {volumes: CLAIM:/path}`"),
     ("affinity", "write `labels`, `exclude` or `nodes`"),
+    (
+        "volumeClaimTemplates",
+        "a job mounts volume claims that exist: `kubernetes: {volumes: CLAIM:/path}`",
+    ),
+    ("subGroupPolicy", "write `topology: {required: LEVEL}`, or a group for each part"),
+    ("subGroups", "a job starts as a whole: write its roles as `groups`"),
+    ("runtimePatches", "put the patch into the runtime, and import both"),
+    ("podTemplateOverrides", "put the patch into the runtime, and import both"),
+    ("initializer", "load the data at the start of `run`, or with an earlier job: `after: NAME`"),
     ("managedBy", "another controller would make its pods"),
 ];
+
+/// Reason for the topology rules of other schedulers.
+pub(super) const TOPOLOGY: &str =
+    "levels of Muster have names of their own: write `topology: {required: LEVEL}`";
 
 /// Reason for a value that the roles of a job do not share.
 pub(super) const DIFFERS: &str =

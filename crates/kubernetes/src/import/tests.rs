@@ -5,7 +5,10 @@ use muster_model::{Bytes, CpuMilli, Device, GpuModel};
 
 use super::*;
 
+mod operators;
 mod round_trip;
+mod services;
+mod train_job;
 
 /// Returns the report on objects, with four nodes of 8 GPUs each.
 fn imported(text: &str) -> ImportReport {
@@ -16,7 +19,9 @@ fn imported(text: &str) -> ImportReport {
     };
     let nodes: Vec<NodeSpec> = (0..4).map(node).collect();
     assert!(is_objects(text));
-    import(text, "objects.yaml", Some(&nodes)).unwrap()
+    let report = import(text, "objects.yaml", Some(&nodes)).unwrap();
+    round_trip::checked(&report.job);
+    report
 }
 
 /// Checks which rules have findings, and on which lines.

@@ -42,6 +42,12 @@ fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
     let given = job.input.options.annotations.iter();
     let mut annotations: Map<String, Value> =
         given.map(|(name, value)| (name.to_string(), json!(**value))).collect();
+    if job.kind == JobKind::Deployment
+        && job.input.scheduler == GangScheduler::Volcano
+        && let Some(queue) = job.queue()
+    {
+        annotations.insert(names::VOLCANO_QUEUE.to_owned(), queue.into());
+    }
     if job.input.scheduler == GangScheduler::Muster {
         let mut set = |name: &str, value: String| annotations.insert(name.to_owned(), value.into());
         if let Some(limit) = spec.time_limit {

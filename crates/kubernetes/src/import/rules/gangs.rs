@@ -2,7 +2,9 @@
 
 use muster_model::check::Severity;
 
+use super::super::document::child;
 use super::super::finding::{ObjectFacts, ObjectRule, RuleHit};
+use crate::names;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {
@@ -26,15 +28,29 @@ pub(in super::super) const RULES: &[ObjectRule] = &[
         cure: "write `minAvailable`: without it Volcano's webhook decides, if it is installed",
         find: least_pods_missing,
     },
+    ObjectRule {
+        id: "kai-starts-in-part",
+        severity: Severity::High,
+        title: "KAI starts the pods of a gang one by one",
+        cure: "annotate the Job or JobSet: `kai.scheduler/batch-min-member: \"N\"` with the number of its pods; KAI makes the PodGroup itself",
+        find: kai_in_part,
+    },
+    ObjectRule {
+        id: "gang-becomes-several-jobs",
+        severity: Severity::High,
+        title: "different pods of one PodGroup become jobs that start one by one",
+        cure: "write them as the `groups` of one job",
+        find: several_jobs,
+    },
 ];
 
 /// A number between one and all: the pods that start hold GPUs, and wait for those that do not.
 fn least_pods_differ(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
     let hits = facts.jobs.iter().filter_map(|job| {
         let least = job.least.as_ref()?;
-        let pods = job.draft.pods();
+        let pods = job.draft.pods() + least.others;
         let object = &facts.objects[least.object];
-        let field = least.at.rsplit('/').next().unwrap_or_default();
+        let field = least.at.rsplit('/').next().unwrap_or_default().replace("~1", "/");
         (least.pods != 1 && least.pods != pods).then(|| {
             let says = format!("{}: {field} is {} of {pods} pods", object.title(), least.pods);
             (object.line(&least.at), says)
@@ -55,13 +71,52 @@ fn least_pods_missing(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
     .collect()
 }
 
+/// KAI takes the number from an annotation; PodGroups by hand are for pods without an owner.
+fn kai_in_part(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
+    let hits = facts.jobs.iter().filter_map(|job| {
+        let object = &facts.objects[job.object];
+        let scheduler = format!("{}/spec/schedulerName", job.templates[0]);
+        let is_kai = object.peek_text(&scheduler) == Some(names::KAI_SCHEDULER);
+        let is_read = matches!(object.kind(), "Job" | "JobSet");
+        let annotation = child("/metadata/annotations", names::KAI_MIN_MEMBER);
+        let pods = job.draft.pods();
+        let is_gang = is_kai && is_read && pods > 1 && job.draft.service.is_none();
+        (is_gang && object.get(&annotation).is_none()).then(|| {
+            let says = format!("{}: {pods} pods, of which one is enough to start", object.title());
+            (object.line("/metadata"), says)
+        })
+    });
+    hits.collect()
+}
+
+fn several_jobs(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
+    let hits = facts.jobs.iter().filter_map(|job| {
+        let least = job.least.as_ref().filter(|least| least.others > 0 && job.mpi.is_none())?;
+        let object = &facts.objects[least.object];
+        let says = format!("{}: {} pods", object.title(), job.draft.pods() + least.others);
+        Some((object.line("/spec"), says))
+    });
+    hits.collect()
+}
+
 /// Pods of a gang that start again alone: the collective calls of the others fail or hang.
 fn half_restarts(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
     let hits = facts.roles().filter(|role| {
-        role.job.draft.pods() > 1 && role.job.draft.service.is_none() && !role.job.is_own
+        let is_gang = role.job.draft.pods() > 1 && !role.job.is_own;
+        // A launcher that starts again starts all ranks again.
+        is_gang && !(role.job.mpi.is_some() && role.group.name == "launcher")
     });
     hits.filter_map(|role| {
         let policy = role.object.peek_text(&format!("{}/spec/restartPolicy", role.at));
+        if role.object.kind() == "LeaderWorkerSet" {
+            let at = "/spec/leaderWorkerTemplate/restartPolicy";
+            let policy =
+                role.object.peek_text(at).filter(|policy| !policy.starts_with("Recreate"))?;
+            return Some((
+                role.object.line(at),
+                format!("{}: restartPolicy: {policy}", role.title()),
+            ));
+        }
         if policy == Some("OnFailure") {
             return Some((
                 role.line("restartPolicy"),

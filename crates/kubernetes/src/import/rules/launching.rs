@@ -93,6 +93,10 @@ fn without_rendezvous(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
 fn nodes_differ(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
     let hits = launched(facts).filter_map(|(role, launcher)| {
         let nodes = launcher.nodes()?;
+        // Replicas that wait for each other have a rule of their own.
+        if matches!(role.object.kind(), "Deployment" | "StatefulSet") {
+            return None;
+        }
         let pods = role.group.pods;
         let is_array = role.job.draft.array.is_some();
         let are_fewer = nodes > pods;

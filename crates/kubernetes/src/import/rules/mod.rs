@@ -2,7 +2,9 @@
 
 mod gangs;
 mod launching;
+mod operators;
 mod pods;
+mod services;
 
 use muster_model::check::Severity;
 use muster_model::imported::ImportFinding;
@@ -10,7 +12,8 @@ use muster_model::imported::ImportFinding;
 use super::finding::{ObjectFacts, ObjectRule};
 
 fn rules() -> impl Iterator<Item = &'static ObjectRule> {
-    pods::RULES.iter().chain(gangs::RULES).chain(launching::RULES)
+    let rules = [pods::RULES, gangs::RULES, launching::RULES, operators::RULES, services::RULES];
+    rules.into_iter().flatten()
 }
 
 /// Returns id, severity and title of every rule.

@@ -4,6 +4,7 @@ use muster_model::NodeSpec;
 use muster_model::check::Severity;
 
 use super::super::finding::{ObjectFacts, ObjectRule, RoleFacts, RuleHit};
+use super::super::found::FoundJob;
 use super::super::is_lost;
 use crate::quantity;
 
@@ -107,10 +108,11 @@ fn gpus(node: &NodeSpec) -> u64 {
 /// Counts how many pods the nodes hold, each by the GPUs of its pods, one role after the other.
 fn too_large_gangs(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
     let Some(nodes) = facts.nodes else { return Vec::new() };
-    let hits = facts.jobs.iter().filter(|job| job.draft.service.is_none()).filter_map(|job| {
+    // Replicas of a service are gangs of their own.
+    let is_gang = |job: &&FoundJob| job.draft.service.is_none() || job.draft.pods() > 1;
+    let hits = facts.jobs.iter().filter(is_gang).filter_map(|job| {
         let groups = &job.draft.groups;
-        let asked: u64 =
-            groups.iter().map(|one| one.pods * one.tasks_per_pod * one.task.gpus).sum();
+        let asked = job.draft.gpus();
         let all: u64 = nodes.iter().map(gpus).sum();
         let object = &facts.objects[job.object];
         let line = object.line("/spec");
@@ -172,7 +174,9 @@ fn without_command(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
         let has = |field: &str| {
             role.object.get(&format!("{}/spec/containers/0/{field}", role.at)).is_some()
         };
-        has("image") && !has("command")
+        // The MPI operator starts an SSH server in workers.
+        let is_worker = role.job.mpi.is_some() && role.group.name != "launcher";
+        has("image") && !has("command") && !is_worker && role.has_whole_template()
     });
     hits.map(|role| (role.line("containers/0"), format!("{}: {}", role.title(), image(&role))))
         .collect()
@@ -214,13 +218,14 @@ fn small_shm(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
             .iter()
             .any(|at| role.object.peek_text(&format!("{at}/mountPath")) == Some("/dev/shm"));
         let uses_host = role.object.is_set(&format!("{}/spec/hostIPC", role.at));
-        role.group.task.gpus > 1 && !has_shm && !uses_host
+        let gpus = role.group.task.gpus * role.group.tasks_per_pod;
+        gpus > 1 && role.has_whole_template() && !has_shm && !uses_host
     });
     hits.map(|role| {
         let says = format!(
             "{}: {} GPUs, nothing is mounted at /dev/shm",
             role.title(),
-            role.group.task.gpus
+            role.group.task.gpus * role.group.tasks_per_pod
         );
         (role.line("containers/0"), says)
     })

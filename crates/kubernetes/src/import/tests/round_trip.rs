@@ -7,8 +7,8 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::kubernetes::{ClaimMount, EnvSource, KubernetesOptions};
 use muster_model::payload::TaskCommand;
 use muster_model::{
-    Array, Bytes, CpuMilli, JobSpec, QueueName, Restart, Span, TaskGroup, Time, Topology,
-    TopologyRule, UserName,
+    Array, Bytes, CpuMilli, JobSpec, QueueName, Replicas, Restart, Service, Span, TaskGroup, Time,
+    Topology, TopologyRule, UserName, WorkloadKind,
 };
 use muster_spec::{CheckedJob, SubmissionSite};
 use proptest::prelude::*;
@@ -57,15 +57,13 @@ impl Generated {
     }
 }
 
-fn checked(job: &str) -> CheckedJob {
+/// Returns the jobs of a job file that passes all checks.
+pub(super) fn checked(job: &str) -> Vec<CheckedJob> {
     let queue = QueueName::from("default");
     let site = SubmissionSite::unknown(UserName::from("nobody"), &queue);
     let documents = muster_spec::parse(job, Some("job.yaml"), &serde_json::Map::new())
         .unwrap_or_else(|error| panic!("{job}\n{error:?}"));
-    let mut all = muster_spec::check_all(&documents, &site)
-        .unwrap_or_else(|error| panic!("{job}\n{error:?}"));
-    assert_eq!(all.len(), 1);
-    all.remove(0)
+    muster_spec::check_all(&documents, &site).unwrap_or_else(|error| panic!("{job}\n{error:?}"))
 }
 
 fn program() -> impl Strategy<Value = TaskCommand> {
@@ -182,6 +180,19 @@ fn with_terms(spec: JobSpec) -> impl Strategy<Value = JobSpec> {
         })
 }
 
+/// Makes a service of a job of one task.
+fn as_service(mut job: Generated, guaranteed: u32, more: u32, port: Option<u16>) -> Generated {
+    let spec = &mut job.spec;
+    let replicas = Replicas { guaranteed, max: guaranteed + more };
+    spec.kind = WorkloadKind::Service(Service { replicas, port });
+    spec.restart = Restart::ALWAYS;
+    spec.groups = vec![TaskGroup::of("main", 1, spec.groups[0].task.clone())];
+    // Their load says how many there are.
+    spec.groups[0].task.cpus = CpuMilli(1500);
+    (spec.array, spec.time_limit, spec.held, spec.begin) = (None, None, false, None);
+    job
+}
+
 /// Removes what a scheduler cannot do.
 fn fit(mut job: Generated) -> Generated {
     let spec = &mut job.spec;
@@ -256,7 +267,8 @@ fn check(job: Generated) {
         .filter(|option| option.becomes == muster_model::imported::ImportOutcome::NotMapped)
         .collect();
     assert!(lost.is_empty(), "{objects}\n{lost:#?}");
-    let again = Generated::of(&checked(&report.job), job.scheduler);
+    let [again] = &checked(&report.job)[..] else { panic!("one job\n{}", report.job) };
+    let again = Generated::of(again, job.scheduler);
     let job = carried(job);
     assert_eq!(again.spec, job.spec, "{objects}\n{}", report.job);
     assert_eq!(again.commands, job.commands, "{objects}\n{}", report.job);
@@ -271,6 +283,16 @@ proptest! {
     #[test]
     fn a_job_of_one_role_comes_back(job in group("main").prop_flat_map(|group| job(vec![group]))) {
         check(job);
+    }
+
+    #[test]
+    fn a_service_comes_back(
+        job in group("main").prop_flat_map(|group| job(vec![group])),
+        guaranteed in 1..4u32,
+        more in 0..3u32,
+        port in proptest::option::of(1024..60_000u16),
+    ) {
+        check(as_service(job, guaranteed, more, port));
     }
 
     #[test]
