@@ -4,6 +4,7 @@
 //! ClusterQueue; what would admit more than Kueue does holds its pods back.
 
 mod coverage;
+pub mod defect;
 mod local_queues;
 mod object;
 mod tree;

@@ -1,6 +1,8 @@
 //! Quantities in the format of the Kubernetes API: `128`, `127500m`, `1056Gi`, `1e3`. Exact;
 //! smaller fractions are rounded down.
 
+use serde_json::Value;
+
 /// Powers of ten and of two that a suffix stands for (Kubernetes documentation, Quantity).
 const SUFFIXES: [(&str, i32, u32); 16] = [
     ("Ki", 0, 10),
@@ -53,6 +55,12 @@ pub(crate) fn milli(text: &str) -> Option<u128> {
 #[must_use]
 pub fn whole(text: &str) -> Option<u64> {
     u64::try_from(milli(text)? / 1000).ok()
+}
+
+/// Returns an amount in a field of an object, a number or a text, in whole units; 0 for anything else.
+#[must_use]
+pub fn units(value: &Value) -> u64 {
+    value.as_u64().or_else(|| whole(value.as_str()?)).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use muster_kubernetes::group::{GangRef, GroupKind, GroupSize, GroupText};
 use muster_kubernetes::node::{NodeFacts, NodeText, is_gpu};
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodFacts, PodPhase, PodText};
-use muster_kubernetes::quantity::whole;
+pub(crate) use muster_kubernetes::quantity::units as quantity;
 use muster_kubernetes::resources::Quantities;
 use muster_model::Time;
 use muster_slurm::conf::evidence::MissingInput;
@@ -284,11 +284,6 @@ pub(crate) fn name_of(object: &Value) -> String {
 fn key_of(object: &Value) -> ObjectKey {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     ObjectKey::new(text("namespace"), text("name"))
-}
-
-/// Returns a number of devices, which the API server prints as text; 0 for anything else.
-pub(crate) fn quantity(value: &Value) -> u64 {
-    value.as_str().and_then(whole).or(value.as_u64()).unwrap_or(0)
 }
 
 /// Returns the GPUs that a pod with this specification requests.

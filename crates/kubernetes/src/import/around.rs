@@ -6,7 +6,7 @@ use super::draft::JobDraft;
 use super::found::FoundJob;
 use super::object::ImportedObject;
 use super::{pod_group, services};
-use crate::names;
+use crate::{kueue, names};
 
 /// Reads the objects around the jobs.
 pub(super) fn read(objects: &mut [ImportedObject], jobs: &mut [FoundJob]) {
@@ -27,6 +27,7 @@ pub(super) fn read(objects: &mut [ImportedObject], jobs: &mut [FoundJob]) {
         match (objects[index].group(), objects[index].kind()) {
             ("", "Service") => service(index, objects, jobs),
             (_, "PodGroup") => pod_group::read(index, objects, jobs),
+            (kueue::GROUP, _) => queue(&mut objects[index]),
             ("autoscaling", "HorizontalPodAutoscaler") => {
                 services::autoscaler(index, objects, jobs)
             }
@@ -71,5 +72,15 @@ fn service(index: usize, objects: &mut [ImportedObject], jobs: &mut [FoundJob]) 
     };
     for at in ["/spec", "/metadata"] {
         if is_own { objects[index].field(at, says) } else { objects[index].near(at, says) }
+    }
+}
+
+/// Notes an object of Kueue: a queue belongs to the site, and a job names it.
+fn queue(object: &mut ImportedObject) {
+    for at in ["/metadata", "/spec"] {
+        object.near(
+            at,
+            "a queue of the site: a job names it, and the site's queues are a file of their own",
+        );
     }
 }

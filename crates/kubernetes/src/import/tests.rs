@@ -6,6 +6,7 @@ use muster_model::{Bytes, CpuMilli, Device, GpuModel};
 use super::*;
 
 mod operators;
+mod queues;
 mod round_trip;
 mod services;
 mod train_job;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use muster_kubernetes::node::is_gpu;
+use muster_kubernetes::kueue::defect;
 use muster_model::check::Severity::{High, Medium};
 use serde_json::Value;
 
 use super::KubernetesRule;
 use crate::kubernetes::resource::{CLUSTER_QUEUES, LOCAL_QUEUES};
-use crate::kubernetes::view::{ClusterView, count, name_of, quantity};
+use crate::kubernetes::view::{ClusterView, count, name_of};
 use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any, judge};
 
 pub(super) const RULES: &[KubernetesRule] = &[
@@ -41,67 +41,20 @@ fn admits_nothing(cluster: &ClusterView<'_>) -> RuleResult {
     };
     let mut findings: Vec<RuleFinding> = queues
         .iter()
-        .filter_map(|queue| Some(finding("ClusterQueue", queue, defect_of(queue)?)))
+        .filter_map(|queue| Some(finding("ClusterQueue", queue, defect::of_cluster_queue(queue)?)))
         .collect();
     for queue in local.as_deref().unwrap_or_default() {
         let target = queue["spec"]["clusterQueue"].as_str().unwrap_or_default();
         if !queues.iter().any(|one| one["metadata"]["name"] == target) {
             let defect = format!("names the ClusterQueue {target}, which does not exist");
             findings.push(finding("LocalQueue", queue, defect));
-        } else if let Some(defect) = stopped(queue) {
+        } else if let Some(defect) = defect::stopped(queue) {
             findings.push(finding("LocalQueue", queue, defect));
         }
     }
     let queues = count(queues.len(), "ClusterQueue");
     let locals = count(local.as_deref().map_or(0, <[Value]>::len), "LocalQueue");
     judge(findings, local.err(), format!("{queues}, {locals}"))
-}
-
-/// Returns why a ClusterQueue admits nothing.
-fn defect_of(queue: &Value) -> Option<String> {
-    let conditions = queue["status"]["conditions"].as_array().into_iter().flatten();
-    let inactive = |one: &&Value| one["type"] == "Active" && one["status"] == "False";
-    if let Some(defect) = stopped(queue) {
-        return Some(defect);
-    }
-    if let Some(condition) = conditions.into_iter().find(inactive) {
-        let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
-        return Some(format!("is not active: {} ({})", text("message"), text("reason")));
-    }
-    if queue["spec"]["namespaceSelector"].is_null() {
-        return Some("has no namespaceSelector, so that it serves no namespace".to_owned());
-    }
-    let quotas = gpu_quotas(queue);
-    let is_empty =
-        !quotas.is_empty() && quotas.iter().all(|quota| quantity(&quota["nominalQuota"]) == 0);
-    (is_empty && cohort(queue).is_empty()).then(|| {
-        "admits no job with GPUs: their quota is 0, and there is no cohort to borrow from"
-            .to_owned()
-    })
-}
-
-/// Returns the policy by which an administrator has stopped a queue.
-fn stopped(queue: &Value) -> Option<String> {
-    let policy = queue["spec"]["stopPolicy"].as_str()?;
-    (policy != "None").then(|| format!("is stopped: stopPolicy is {policy}"))
-}
-
-/// Returns the quotas of a ClusterQueue for GPUs, one for each flavor.
-fn gpu_quotas(queue: &Value) -> Vec<&Value> {
-    let mut quotas = Vec::new();
-    for group in queue["spec"]["resourceGroups"].as_array().into_iter().flatten() {
-        for flavor in group["flavors"].as_array().into_iter().flatten() {
-            let resources = flavor["resources"].as_array().into_iter().flatten();
-            quotas.extend(resources.filter(|one| one["name"].as_str().is_some_and(is_gpu)));
-        }
-    }
-    quotas
-}
-
-/// Returns the cohort of a ClusterQueue; `cohort` is its name in `v1beta1`.
-fn cohort(queue: &Value) -> &str {
-    let spec = &queue["spec"];
-    spec["cohortName"].as_str().or(spec["cohort"].as_str()).unwrap_or_default()
 }
 
 fn lends_for_ever(cluster: &ClusterView<'_>) -> RuleResult {
@@ -113,20 +66,14 @@ fn lends_for_ever(cluster: &ClusterView<'_>) -> RuleResult {
     };
     let mut members: BTreeMap<&str, usize> = BTreeMap::new();
     for queue in queues {
-        *members.entry(cohort(queue)).or_default() += 1;
+        *members.entry(defect::cohort(queue)).or_default() += 1;
     }
     let finding = |queue: &Value| {
-        let cohort = cohort(queue);
-        let reclaims =
-            queue["spec"]["preemption"]["reclaimWithinCohort"].as_str().unwrap_or("Never");
-        if cohort.is_empty() || members[cohort] < 2 || reclaims != "Never" || !has_jobs(queue) {
+        let cohort = defect::cohort(queue);
+        if cohort.is_empty() || members[cohort] < 2 || !has_jobs(queue) {
             return None;
         }
-        let lent = gpu_quotas(queue).into_iter().map(|quota| match &quota["lendingLimit"] {
-            Value::Null => quantity(&quota["nominalQuota"]),
-            limit => quantity(limit),
-        });
-        let lent: u64 = lent.sum();
+        let lent = defect::lent_for_ever(queue);
         let title = format!("ClusterQueue {}", name_of(queue));
         let gpus = count(lent, "GPU");
         (lent > 0).then(|| {

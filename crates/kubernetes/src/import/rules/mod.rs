@@ -4,6 +4,7 @@ mod gangs;
 mod launching;
 mod operators;
 mod pods;
+mod queues;
 mod services;
 
 use muster_model::check::Severity;
@@ -12,7 +13,14 @@ use muster_model::imported::ImportFinding;
 use super::finding::{ObjectFacts, ObjectRule};
 
 fn rules() -> impl Iterator<Item = &'static ObjectRule> {
-    let rules = [pods::RULES, gangs::RULES, launching::RULES, operators::RULES, services::RULES];
+    let rules = [
+        pods::RULES,
+        gangs::RULES,
+        launching::RULES,
+        operators::RULES,
+        services::RULES,
+        queues::RULES,
+    ];
     rules.into_iter().flatten()
 }
 
