@@ -25,5 +25,5 @@ pub use compare::compare;
 pub use conventions::conventions;
 pub use document::{anchors, doc_link, document};
 pub use from_job::{UNSEEN, facts_of};
-pub use site::{advise_site, label_site};
+pub use site::{Route, Undecided, advise_site, label_site, route, route_targets};
 pub use workload::{advise, label};

@@ -8,6 +8,7 @@ pub mod advance_reservation;
 pub mod advice;
 pub mod array;
 pub mod check;
+mod cluster_name;
 pub mod effect;
 pub mod event;
 pub mod gpu_model;
@@ -41,6 +42,7 @@ pub use advance_reservation::{
     AdvanceReservation, AdvanceReservationTimes, ReservedPlace, ReservedResources,
 };
 pub use array::{Array, IndexRange};
+pub use cluster_name::{ClusterName, UnknownCluster};
 pub use effect::{Effect, StopCause};
 pub use event::{CommandTarget, Event, Observation, TaskCheckpoint, TaskReport, TaskSignalled};
 pub use id::{

@@ -5,6 +5,7 @@ mod compose;
 mod mix;
 mod notebooks;
 mod operations;
+mod route;
 mod rules;
 mod sharing;
 pub(crate) mod terms;
@@ -20,6 +21,7 @@ use crate::workload::stack;
 use crate::{disputes, overrides, warnings};
 
 pub(crate) use notebooks::RULES as NOTEBOOKS;
+pub use route::{Route, Undecided, route, route_targets};
 pub(crate) use rules::RULES;
 pub(crate) use sharing::{MODEL as SHARING_MODEL, SHARING};
 

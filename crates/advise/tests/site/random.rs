@@ -86,6 +86,7 @@ fn sites() -> impl Strategy<Value = SiteProfile> {
                 })
                 .collect(),
             thresholds: Thresholds::default(),
+            ..SiteProfile::default()
         }
     })
 }

@@ -10,6 +10,7 @@ mod schema;
 mod site;
 mod source;
 mod threshold;
+mod work_kind;
 
 pub use answer::{
     Advice, Dispute, DisputeKind, DisputePosition, FiredRule, Flip, Layer, Operations, RuleEffect,
@@ -28,3 +29,4 @@ pub use schema::answer_schema;
 pub use site::{MixEntry, SiteProfile};
 pub use source::{Citation, CitedPage};
 pub use threshold::{Threshold, Thresholds};
+pub use work_kind::WorkKind;

@@ -1,9 +1,11 @@
-//! Site profile: facts, GPU models, the mix of workloads, and overridden thresholds. Parsed and
-//! checked by `spec`.
+//! Site profile: facts, GPU models, the mix of workloads, overridden thresholds, and the clusters of
+//! kinds of jobs. Parsed and checked by `spec`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Facts, Thresholds};
+use super::{Facts, Thresholds, WorkKind};
+use crate::cluster_name::ClusterName;
 use crate::node::GpuModel;
 
 /// Content of a site file.
@@ -17,6 +19,8 @@ pub struct SiteProfile {
     pub mix: Vec<MixEntry>,
     /// Thresholds of the rules, with the site's overrides.
     pub thresholds: Thresholds,
+    /// Clusters that the site chose for kinds of jobs.
+    pub clusters: BTreeMap<WorkKind, ClusterName>,
 }
 
 /// Kind of work in the mix.

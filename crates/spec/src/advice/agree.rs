@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::DeviceSet;
 use muster_model::advice::{Contradiction, Fact, Facts};
+use muster_model::{ClusterName, DeviceSet};
 
+use crate::advice::clusters::Clusters;
 use crate::advice::names::operated;
 use crate::advice::site_schema::{MixDocument, SiteDocument};
 use crate::advice::written::Written;
@@ -32,7 +33,7 @@ const NEEDS: [(Fact, &[Fact], &str); 3] = [
 
 /// Reports contradictions, and fills in implied facts.
 pub(super) fn settle(site: &mut SiteDocument, problems: &mut Problems) {
-    let SiteDocument { written, mix, .. } = site;
+    let SiteDocument { written, mix, clusters, .. } = site;
     let before = problems.len();
     // 1. The mix by itself, then against the site.
     names(mix, problems);
@@ -45,6 +46,7 @@ pub(super) fn settle(site: &mut SiteDocument, problems: &mut Problems) {
         }
     }
     mainly(written, mix, problems);
+    in_operation(written, clusters, problems);
     // 2. The facts of the site among each other.
     for Contradiction { one, other, why } in Fact::IMPLIES {
         let Some(spot) = written.spot(one).filter(|_| written.facts.is(one)) else { continue };
@@ -98,6 +100,31 @@ fn devices(site: &Written, problems: &mut Problems) {
         let why = format!("a node holds at most {}", DeviceSet::MAX_DEVICES);
         let problem = Problem::new("`fleet.gpus` is more than its nodes can hold");
         problems.add(problem.at(gpus.value, why).also(nodes.value, "in these"));
+    }
+}
+
+/// Sets that the control planes of the site's clusters are in operation, and refuses those that
+/// `people.operates` leaves out.
+fn in_operation(site: &mut Written, clusters: &Clusters, problems: &mut Problems) {
+    for (kind, (cluster, spot)) in &clusters.0 {
+        let planes: &[Fact] = match cluster {
+            ClusterName::Local => continue,
+            ClusterName::Slurm | ClusterName::SlurmAt(_) => &[Fact::OperatesSlurm],
+            ClusterName::Kubernetes(_) => &[Fact::OperatesKubernetes, Fact::OperatesK3s],
+        };
+        if planes.iter().any(|plane| site.facts.is(*plane)) {
+            continue;
+        }
+        let plane = operated(planes[0]).unwrap_or_default();
+        match site.spot(planes[0]) {
+            None => site.set(planes[0], 1, *spot),
+            Some(operates) => problems.add(
+                Problem::new(format!("`clusters.{kind}` contradicts `people.operates`"))
+                    .at(spot.value, format!("jobs are sent to {plane}"))
+                    .also(operates.value, format!("{plane} is not in operation"))
+                    .hint(format!("add {plane} to `operates`, or send them elsewhere")),
+            ),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! made in the crate `advise`.
 
 mod agree;
+mod clusters;
 mod facts;
 mod json;
 mod names;

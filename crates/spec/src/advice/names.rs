@@ -76,6 +76,9 @@ const FOREIGN_SITE: &[(&str, &str, &str)] = &[
     ("", "workloads", "mix"),
     ("", "workload-mix", "mix"),
     ("", "thresholds", "rules"),
+    ("", "on", "clusters"),
+    ("", "routes", "clusters"),
+    ("", "schedulers", "clusters"),
     ("fleet", "hosts", "nodes"),
     ("fleet", "machines", "nodes"),
     ("fleet", "servers", "nodes"),
@@ -121,6 +124,17 @@ const FOREIGN_SITE: &[(&str, &str, &str)] = &[
     ("needs", "mig", "isolated-slices"),
     ("needs", "time-slicing", "shared-gpus"),
     ("needs", "dashboard", "tracking"),
+    ("clusters", "jobs", "batch"),
+    ("clusters", "task", "batch"),
+    ("clusters", "tasks", "batch"),
+    ("clusters", "sweep", "arrays"),
+    ("clusters", "sweeps", "arrays"),
+    ("clusters", "training", "gangs"),
+    ("clusters", "distributed", "gangs"),
+    ("clusters", "mpi", "gangs"),
+    ("clusters", "inference", "services"),
+    ("clusters", "serving", "services"),
+    ("clusters", "jupyter", "notebooks"),
 ];
 
 /// Returns true if two names are the same; `-` and `_` are equal.
@@ -216,7 +230,10 @@ fn did_you_mean(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use muster_model::advice::WorkKind;
+
     use super::*;
+    use crate::advice::clusters::CLUSTERS;
 
     #[test]
     fn what_others_say_is_no_name_of_ours_and_leads_to_one() {
@@ -236,7 +253,9 @@ mod tests {
         let mut ours: Vec<(&str, &str)> =
             Fact::SITE.iter().filter_map(|fact| site_key(*fact)).collect();
         ours.extend(special);
-        ours.extend(sections().into_iter().chain(["mix", "rules"]).map(|key| ("", key)));
+        let whole = ["mix", "rules", CLUSTERS];
+        ours.extend(sections().into_iter().chain(whole).map(|key| ("", key)));
+        ours.extend(WorkKind::ALL.map(|kind| (CLUSTERS, kind.name())));
         for (section, theirs, meant) in FOREIGN_SITE {
             assert!(ours.contains(&(*section, *meant)), "{section}.{meant}");
             assert!(!ours.contains(&(*section, *theirs)), "{section}.{theirs}");

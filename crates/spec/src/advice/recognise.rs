@@ -3,6 +3,7 @@
 
 use muster_model::advice::Fact;
 
+use crate::advice::clusters::CLUSTERS;
 use crate::advice::names::{same, sections};
 use crate::diagnostic::{Problem, Problems};
 use crate::yaml::{Node, Value, YamlEntry};
@@ -37,7 +38,7 @@ impl FileKind {
                 key != Fact::Nodes.name()
                     && Fact::WORKLOAD.iter().any(|fact| same(fact.name(), key))
             }
-            FileKind::Site => sections().contains(&key) || key == "mix",
+            FileKind::Site => sections().contains(&key) || key == "mix" || key == CLUSTERS,
             FileKind::Cluster => {
                 key == "levels" || (key == "nodes" && lists_mappings(&entry.node.value))
             }

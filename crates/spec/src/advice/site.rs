@@ -1,11 +1,12 @@
-//! The site file: fleet, people, needs, the mix of work, and the site's own thresholds. Consistency
-//! of its parts is checked in `agree.rs`; the advice that follows is made elsewhere.
+//! The site file: fleet, people, needs, the mix of work, the site's own thresholds and clusters.
+//! Consistency of its parts is checked in `agree.rs`; the advice that follows is made elsewhere.
 
 use std::sync::Arc;
 
 use muster_model::GpuModel;
 use muster_model::advice::{Fact, MixEntry, SiteProfile};
 
+use crate::advice::clusters::{CLUSTERS, Clusters};
 use crate::advice::recognise::{FileKind, refuse_other};
 use crate::advice::site_schema::{MixDocument, REQUIRED, SiteDocument, known};
 use crate::advice::word::{FABRICS, HOSTINGS, word};
@@ -57,9 +58,10 @@ impl Field for SiteDocument {
                     site.rules =
                         Rules::read(&entry.node, |_| true, "", problems).unwrap_or_default();
                 }
+                (None, CLUSTERS) => site.clusters = Clusters::read(&entry.node, problems),
                 _ => {
                     let known: Vec<&str> =
-                        sections.iter().copied().chain(["mix", "rules"]).collect();
+                        sections.iter().copied().chain(["mix", "rules", CLUSTERS]).collect();
                     problems.add(names::unknown_field("", entry, &known));
                 }
             }
@@ -182,6 +184,7 @@ impl From<SiteDocument> for SiteProfile {
             models,
             mix: site.mix.into_iter().map(entry).collect(),
             thresholds: site.rules.0,
+            clusters: site.clusters.0.into_iter().map(|(kind, (name, _))| (kind, name)).collect(),
         }
     }
 }

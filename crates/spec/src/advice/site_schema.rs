@@ -4,6 +4,7 @@
 use muster_model::advice::Fact;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use crate::advice::clusters::{self, CLUSTERS, Clusters};
 use crate::advice::facts::RULES;
 use crate::advice::word::{FABRICS, HOSTINGS};
 use crate::advice::written::{Rules, WorkloadFacts, Written, describe, question};
@@ -37,6 +38,8 @@ pub(crate) struct SiteDocument {
     pub(super) mix: Vec<Item<MixDocument>>,
     /// Thresholds that replace the defaults of the rules.
     pub(super) rules: Rules,
+    /// Clusters that kinds of jobs are sent to.
+    pub(super) clusters: Clusters,
 }
 
 /// Returns the fields of a section, including those that are no facts by themselves.
@@ -98,8 +101,9 @@ impl JsonSchema for SiteDocument {
             mix,
         ));
         fields.push(("rules", RULES.to_owned(), Rules::schema(|_| true)));
+        fields.push((CLUSTERS, clusters::ABOUT.to_owned(), Clusters::schema()));
         object_schema(
-            "A site, for Muster's advice: its fleet, its users, and its workloads.",
+            "A site, for Muster's advice and `muster run --on auto`: its fleet, its users, its workloads and its clusters.",
             fields,
             &["fleet", "people"],
         )

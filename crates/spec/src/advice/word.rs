@@ -52,12 +52,9 @@ pub(super) fn word<'a>(
     if let Some(word) = known.iter().find(|word| **word == text) {
         return Some(word);
     }
-    let plain = text.to_lowercase().replace('_', "-");
-    let foreign =
-        FOREIGN_WORDS.iter().find(|(theirs, ours)| *theirs == plain && known.contains(ours));
-    let meant = foreign.map(|(_, ours)| *ours).or_else(|| nearest(text, known.iter().copied()));
-    let none = matches!(plain.as_str(), "none" | "nothing") && name == "people.operates";
-    let hint = match meant {
+    let none = matches!(text.to_lowercase().as_str(), "none" | "nothing");
+    let none = none && name == "people.operates";
+    let hint = match meant(text, known) {
         _ if none => Some("write `operates: []`".to_owned()),
         Some(meant) => Some(format!("did you mean `{meant}`?")),
         None => None,
@@ -65,4 +62,12 @@ pub(super) fn word<'a>(
     let message = format!("`{name}` cannot be {}", show(text));
     problems.add(Problem::new(message).at(node.place, format!("expected {expected}")).hint(hint));
     None
+}
+
+/// Returns the word that a user probably meant: a foreign word's equivalent, or the nearest.
+pub(super) fn meant<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
+    let plain = text.to_lowercase().replace('_', "-");
+    let foreign = FOREIGN_WORDS.iter().find(|(theirs, _)| *theirs == plain);
+    let foreign = foreign.and_then(|(_, ours)| known.iter().copied().find(|word| word == ours));
+    foreign.or_else(|| nearest(text, known.iter().copied()))
 }

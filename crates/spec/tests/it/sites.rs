@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::support::summary;
 
 /// A small site around what a row is about. `F` goes on with its fleet, `P` with its people; `N`
-/// gives needs, `M` entries of the mix, `S` needs and, behind a bar, a mix. Everything else is a
+/// gives needs, `M` entries of the mix, `C` clusters, `S` needs and, behind a bar, a mix. Everything else is a
 /// whole file.
 fn site(row: &str) -> String {
     let base = "fleet: {nodes: 4, gpus: 32}\npeople: {users: 6}\n";
@@ -17,6 +17,7 @@ fn site(row: &str) -> String {
         ("P,", rest) => format!("fleet: {{nodes: 4, gpus: 32}}\npeople: {{users: 6,{rest}}}\n"),
         ("N ", rest) => format!("{base}needs: {{{rest}}}\n"),
         ("M ", rest) => format!("{base}mix: [{rest}]\n"),
+        ("C ", rest) => format!("{base}clusters: {{{rest}}}\n"),
         ("S ", rest) => {
             let (needs, mix) = rest.split_once(" | ").unwrap();
             format!("{base}needs: {{{needs}}}\nmix: [{mix}]\n")
@@ -103,6 +104,12 @@ fn words_stand_for_facts() {
             vec!["people.operates-kubernetes=true", "people.operates-ray=true"],
         ),
         ("P, operates: []", vec![]),
+        // Clusters are in operation.
+        (
+            "C gangs: slurm@login, services: kubernetes@prod",
+            vec!["people.operates-slurm=true", "people.operates-kubernetes=true"],
+        ),
+        ("C batch: local", vec![]),
         ("P, platform-fte: 1000", vec!["people.platform-fte=1000.00"]),
     ] {
         assert_eq!(facts(row), expected, "{row}");
@@ -158,6 +165,57 @@ fn what_is_unwise_is_not_refused() {
     ] {
         assert!(parse_site(&site(row), None).is_ok(), "{row}");
     }
+}
+
+#[test]
+fn clusters_by_kind_of_job() {
+    let text = site("C batch: slurm@login, services: kubernetes@prod, notebooks: local");
+    let clusters = parse_site(&text, None).unwrap().clusters;
+    let lines: Vec<String> =
+        clusters.iter().map(|(kind, cluster)| format!("{kind}: {cluster}")).collect();
+    assert_eq!(lines, ["batch: slurm@login", "services: kubernetes@prod", "notebooks: local"]);
+    let planes = "expected local, slurm, slurm@HOST, kubernetes, kubernetes@CONTEXT";
+    let kinds = "(list)";
+    for (row, expected) in [
+        (
+            "C batch: k8s",
+            format!(
+                "3:19 `clusters.batch` cannot be `k8s` | {planes} | did you mean `kubernetes`?"
+            ),
+        ),
+        (
+            "C batch: slrum",
+            format!("3:19 `clusters.batch` cannot be `slrum` | {planes} | did you mean `slurm`?"),
+        ),
+        (
+            "C batch: slurm@-oProxyCommand=x",
+            format!("3:19 `clusters.batch` cannot be `slurm@-oProxyCommand=x` | {planes}"),
+        ),
+        ("C batch: auto", format!("3:19 `clusters.batch` cannot be `auto` | {planes}")),
+        (
+            "C gang: slurm",
+            format!("3:12 there is no field `gang` | did you mean `gangs`? | {kinds}"),
+        ),
+        (
+            "C training: slurm",
+            format!("3:12 there is no field `training` | did you mean `gangs`? | {kinds}"),
+        ),
+        (
+            "C jobs: slurm",
+            format!("3:12 there is no field `jobs` | did you mean `batch`? | {kinds}"),
+        ),
+    ] {
+        refused(&[(row, &expected)]);
+    }
+    let error = parse_site(&site("C batch: [slurm, kubernetes]"), None).unwrap_err().to_string();
+    assert!(error.contains("`clusters.batch` is not one of local"), "{error}");
+    let text = "fleet: {nodes: 4, gpus: 32}\npeople: {users: 6, operates: [slurm]}\nclusters: {services: kubernetes}\n";
+    refused(&[(
+        text,
+        "3:22 `clusters.services` contradicts `people.operates` | jobs are sent to kubernetes | add kubernetes to `operates`, or send them elsewhere",
+    )]);
+    // k3s is Kubernetes.
+    assert!(parse_site(&text.replace("[slurm]", "k3s"), None).is_ok());
 }
 
 #[test]
