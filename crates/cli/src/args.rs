@@ -15,7 +15,8 @@ pub struct Global {
     #[arg(long, global = true, env = "MUSTER_SOCKET", hide_env_values = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Cluster to use: local (the daemon of this machine, the default), slurm, slurm@HOST over ssh,
-    /// kubernetes, or kubernetes@CONTEXT; for `ps` also several, such as slurm,kubernetes
+    /// kubernetes, or kubernetes@CONTEXT; for `run` and `ps` also auto, which reads the site file;
+    /// for `ps` also several, such as slurm,kubernetes
     #[arg(
         long,
         global = true,

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use clap::error::Error;
 use clap::{CommandFactory, FromArgMatches};
+use muster_model::ClusterName;
 
 use crate::args::Global;
 use crate::cmd::Cli;
@@ -36,7 +37,7 @@ pub fn parse() -> Result<Cli, Error> {
     let mut cli =
         Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
     if is_plugin() && !on::is_typed() {
-        cli.global.on = Some(On::Kubernetes(None));
+        cli.global.on = Some(On::Cluster(ClusterName::Kubernetes(None)));
     }
     Ok(cli)
 }
@@ -49,7 +50,7 @@ fn words() -> impl Iterator<Item = std::ffi::OsString> {
 
 /// Rejects another cluster than that of kubectl.
 pub fn check(global: &Global) -> Result<()> {
-    if is_plugin() && !global.on.as_ref().is_some_and(On::is_kubernetes) {
+    if is_plugin() && global.on.as_ref().and_then(On::kubernetes).is_none() {
         return Err(Failure::usage(format!("`{TYPED}` works on Kubernetes only"))
             .hint("leave out --on, or run `muster`")
             .into());

@@ -95,7 +95,7 @@ impl KubernetesArgs {
         global: &Global,
         namespace: Option<String>,
     ) -> Result<Option<ClusterReader>> {
-        let Some(On::Kubernetes(context)) = &global.on else {
+        let Some(context) = global.on.as_ref().and_then(On::kubernetes) else {
             let is_given = namespace.is_some() || self.are_given();
             return if is_given {
                 let text = "--namespace, --kubeconfig, --context, --level, --queues and --lease need --on kubernetes";
@@ -110,7 +110,7 @@ impl KubernetesArgs {
         };
         let settings = ReaderSettings {
             kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone().or_else(|| context.clone()),
+            context: self.context.clone().or_else(|| context.map(str::to_owned)),
             namespace,
             levels: levels(&self.level),
             queues: queue_tree(self.queues.as_ref())?,

@@ -24,6 +24,7 @@ mod output_files;
 mod queue_objects;
 mod remote;
 mod select;
+mod site_file;
 mod source;
 mod terminal;
 mod topology_label;
@@ -36,6 +37,7 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use muster_model::ClusterName;
 
 use crate::app::App;
 use crate::cmd::CliCommand;
@@ -78,10 +80,10 @@ fn run(app: &App, command: CliCommand) -> Result<u8> {
     if let CliCommand::Scheduler(args) = &command {
         return cmd::scheduler::run(args);
     }
-    if let Some(On::SlurmAt(host)) = &app.global.on
+    if let Some(On::Cluster(ClusterName::SlurmAt(host))) = &app.global.on
         && matches!(
             command.endpoint(),
-            Endpoint::Cluster | Endpoint::AnyCluster | Endpoint::Clusters
+            Endpoint::Cluster | Endpoint::AnyCluster | Endpoint::ClusterOfJob | Endpoint::Clusters
         )
     {
         return match command {

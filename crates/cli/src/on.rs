@@ -12,6 +12,7 @@ use muster_delegate::kubernetes::{KubernetesFrontConfig, KubernetesScheduler};
 use muster_delegate::slurm::rest::RestClient;
 use muster_delegate::slurm::tool::Tools;
 use muster_delegate::slurm::{SlurmFrontConfig, SlurmScheduler};
+use muster_model::ClusterName;
 
 use crate::exit::Failure;
 use crate::jobref;
@@ -29,33 +30,26 @@ const ONE_CLUSTER: &str =
 /// most small programs need, and no framework.
 const IMAGE: &str = "python:3.13-slim";
 
-/// Cluster that jobs run on.
+/// Clusters that a subcommand uses, as `--on` names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
-    /// Nodes of the daemon of this machine.
-    Local,
-    /// Slurm, by its programs on this machine.
-    Slurm,
-    /// Slurm, by its programs on that host, over ssh.
-    SlurmAt(String),
-    /// Kubernetes, by the API server of this context of the kubeconfig; `None` means the current one.
-    Kubernetes(Option<String>),
-    /// Several of these, whose jobs are listed together.
-    Several(Vec<On>),
+    /// The cluster that the option names.
+    Cluster(ClusterName),
+    /// Several clusters, whose jobs are listed together.
+    Several(Vec<ClusterName>),
+    /// The cluster that the site file says for each job.
+    Auto,
 }
 
 impl fmt::Display for On {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            On::Local => f.write_str("local"),
-            On::Slurm => f.write_str("slurm"),
-            On::SlurmAt(host) => write!(f, "slurm@{host}"),
-            On::Kubernetes(None) => f.write_str("kubernetes"),
-            On::Kubernetes(Some(context)) => write!(f, "kubernetes@{context}"),
+            On::Cluster(cluster) => write!(f, "{cluster}"),
             On::Several(each) => {
-                let each: Vec<String> = each.iter().map(On::to_string).collect();
+                let each: Vec<String> = each.iter().map(ClusterName::to_string).collect();
                 f.write_str(&each.join(","))
             }
+            On::Auto => f.write_str("auto"),
         }
     }
 }
@@ -65,6 +59,8 @@ impl fmt::Display for On {
 pub enum Endpoint {
     /// All clusters that `--on` names.
     Clusters,
+    /// The cluster that `--on` names, of any kind, or that the site file says for each job.
+    ClusterOfJob,
     /// The cluster that `--on` names, of any kind.
     AnyCluster,
     /// The cluster that `--on` names, unless it is Kubernetes.
@@ -79,57 +75,50 @@ impl FromStr for On {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.contains(',') {
-            let each = text.split(',').map(|one| one.trim().parse());
-            let each: Vec<On> = each.collect::<Result<_, String>>()?;
-            let hosts = each.iter().filter(|one| matches!(one, On::SlurmAt(_))).count();
-            return match hosts {
-                0 => Ok(On::Several(each)),
-                _ => Err("slurm@HOST stands alone: the command runs on that host".to_owned()),
-            };
+        if text == "auto" {
+            return Ok(On::Auto);
         }
-        match text {
-            "local" => Ok(On::Local),
-            "slurm" => Ok(On::Slurm),
-            "kubernetes" => Ok(On::Kubernetes(None)),
-            _ => match text.split_once('@') {
-                // ssh would parse a leading dash as an option.
-                Some(("slurm", host)) if !host.is_empty() && !host.starts_with('-') => {
-                    Ok(On::SlurmAt(host.to_owned()))
-                }
-                Some(("kubernetes", context)) if !context.is_empty() => {
-                    Ok(On::Kubernetes(Some(context.to_owned())))
-                }
-                _ => Err("expected local, slurm, slurm@HOST, kubernetes, or kubernetes@CONTEXT"
-                    .to_owned()),
-            },
+        let Some(_) = text.find(',') else {
+            let cluster = text.parse().map_err(|_| expected())?;
+            return Ok(On::Cluster(cluster));
+        };
+        let each = text.split(',').map(|one| one.trim().parse::<ClusterName>());
+        let each = each.collect::<Result<Vec<_>, _>>().map_err(|_| expected())?;
+        if each.iter().any(|one| matches!(one, ClusterName::SlurmAt(_))) {
+            return Err("slurm@HOST stands alone: the command runs on that host".to_owned());
         }
+        Ok(On::Several(each))
     }
+}
+
+/// Returns the error text of another value.
+fn expected() -> String {
+    format!("expected {}, or auto", ClusterName::FORMS.join(", "))
 }
 
 impl On {
     /// Returns a client that runs in this process, without a daemon; `None` for the daemon.
     pub fn client(&self) -> Result<Option<Client>> {
         match self {
-            // For `SlurmAt` the whole subcommand runs on the other host: `remote`.
-            On::Local | On::SlurmAt(_) => Ok(None),
-            On::Several(_) => Err(Failure::usage(ONE_CLUSTER).into()),
-            On::Slurm => slurm().map(Some),
-            On::Kubernetes(context) => Ok(Some(kubernetes(context.clone()))),
+            On::Cluster(ClusterName::Local) => Ok(None),
+            On::Cluster(ClusterName::Slurm) => slurm().map(Some),
+            On::Cluster(ClusterName::Kubernetes(context)) => Ok(Some(kubernetes(context.clone()))),
+            // Subcommands for one such cluster run on that host: `remote`.
+            On::Cluster(ClusterName::SlurmAt(host)) => {
+                Err(Failure::usage(format!("jobs of slurm@{host} are not listed beside others"))
+                    .hint(format!("`muster ps --on slurm@{host}` lists them"))
+                    .into())
+            }
+            On::Several(_) | On::Auto => Err(Failure::usage(ONE_CLUSTER).into()),
         }
     }
 
-    /// Returns the clusters, each for itself.
-    pub fn each(&self) -> Vec<On> {
+    /// Returns the context of Kubernetes, which is `None` for the current one; `None` for other clusters.
+    pub fn kubernetes(&self) -> Option<Option<&str>> {
         match self {
-            On::Several(each) => each.clone(),
-            one => vec![one.clone()],
+            On::Cluster(ClusterName::Kubernetes(context)) => Some(context.as_deref()),
+            _ => None,
         }
-    }
-
-    /// Returns true for Kubernetes.
-    pub fn is_kubernetes(&self) -> bool {
-        matches!(self, On::Kubernetes(_))
     }
 }
 
@@ -171,20 +160,28 @@ fn slurm() -> Result<Client> {
 /// cluster ignore it.
 pub fn check_applies(on: Option<&On>, asks: Endpoint) -> Result<()> {
     match (on, asks) {
-        (None | Some(On::Local), _) | (_, Endpoint::Clusters) => Ok(()),
-        (Some(On::Several(_)), Endpoint::AnyCluster | Endpoint::Cluster) => {
+        (None | Some(On::Cluster(ClusterName::Local)), _) | (_, Endpoint::Clusters) => Ok(()),
+        (Some(On::Auto), Endpoint::AnyCluster | Endpoint::Cluster) => {
+            Err(Failure::usage("--on auto chooses a cluster for the jobs of `muster run`; this command works on one")
+                .hint("name the cluster of the job: `--on slurm`; `muster ps --on auto` lists the jobs of all")
+                .into())
+        }
+        (
+            Some(On::Several(_)),
+            Endpoint::ClusterOfJob | Endpoint::AnyCluster | Endpoint::Cluster,
+        ) => {
             Err(Failure::usage(ONE_CLUSTER)
                 .hint("name the cluster of the job: `--on slurm`")
                 .into())
         }
-        (_, Endpoint::AnyCluster) => Ok(()),
-        (Some(On::Kubernetes(_)), Endpoint::Cluster) => Err(Failure::usage(
+        (_, Endpoint::ClusterOfJob | Endpoint::AnyCluster) => Ok(()),
+        (Some(On::Cluster(ClusterName::Kubernetes(_))), Endpoint::Cluster) => Err(Failure::usage(
             "this command does not work on Kubernetes yet",
         )
         .hint("docs/kubernetes.md lists what works there; this works on one machine and on Slurm")
         .into()),
         (_, Endpoint::Cluster) => Ok(()),
-        (Some(On::Kubernetes(_)), Endpoint::LocalDaemon) => {
+        (Some(On::Cluster(ClusterName::Kubernetes(_))), Endpoint::LocalDaemon) => {
             Err(Failure::usage("this command uses the daemon of this machine, not Kubernetes")
                 .hint("run it as `muster`, without --on")
                 .into())

@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::cmd::run::texts;
 use crate::cmd::{Cli, CliCommand};
 use crate::exit::{FAILURE, Failure};
+use crate::source::SourceText;
 
 /// Variable that replaces `ssh`, with its first arguments: `ssh -F my.config`.
 const SSH: &str = "MUSTER_SSH";
@@ -33,12 +34,26 @@ const UNREACHABLE: i32 = 255;
 
 /// Runs the subcommand on the host with the streams of this process; returns its exit code.
 pub fn run(app: &App, host: &str, command: &CliCommand) -> Result<u8> {
-    // 1. Take the same arguments, but send job files as text on stdin: the host does not have them.
     let (files, cures, needs_terminal) = match command {
         CliCommand::Run(args) => (args.files(), args.cures(), false),
         CliCommand::Attach(_) => (&[][..], &[][..], true),
         _ => (&[][..], &[][..], false),
     };
+    let texts =
+        files.iter().map(|file| texts::read(app, file, cures)).collect::<Result<Vec<_>>>()?;
+    send(app, host, files, &texts, needs_terminal)
+}
+
+/// Runs the subcommand of this process on the host, with these texts in place of all of its job files;
+/// returns its exit code.
+pub fn send(
+    app: &App,
+    host: &str,
+    files: &[PathBuf],
+    texts: &[SourceText],
+    needs_terminal: bool,
+) -> Result<u8> {
+    // 1. Take the same arguments, but send job files as text on stdin: the host does not have them.
     let spoken =
         std::env::args_os().skip(1).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
     let spoken =
@@ -47,12 +62,9 @@ pub fn run(app: &App, host: &str, command: &CliCommand) -> Result<u8> {
     let text = match files {
         [] => None,
         files => {
-            let texts = files
-                .iter()
-                .map(|file| texts::read(app, file, cures))
-                .collect::<Result<Vec<_>>>()?;
             replace(&mut words, files)?;
-            Some(texts.into_iter().map(|text| text.source).collect::<Vec<_>>().join("\n---\n"))
+            let texts: Vec<&str> = texts.iter().map(|text| text.source.as_str()).collect();
+            Some(texts.join("\n---\n"))
         }
     };
 
@@ -93,7 +105,7 @@ fn unreachable(host: &str) -> Failure {
         .hint(format!("check that `ssh {host} true` works; {SSH} sets another ssh command"))
 }
 
-/// Returns the command line without `--on`.
+/// Returns the command line without the options that chose the host: `--on`, and `--site` of `--on auto`.
 fn object_conditions(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut own = Vec::new();
     let mut is_where = false;
@@ -102,8 +114,8 @@ fn object_conditions(words: impl Iterator<Item = String>) -> Vec<String> {
         match word.as_str() {
             _ if is_command => own.push(word),
             _ if is_where => is_where = false,
-            "--on" => is_where = true,
-            _ if word.starts_with("--on=") => {}
+            "--on" | "--site" => is_where = true,
+            _ if word.starts_with("--on=") || word.starts_with("--site=") => {}
             _ => {
                 is_command = word == "--";
                 own.push(word);
@@ -229,6 +241,7 @@ mod tests {
     fn where_it_runs_is_not_said_twice() {
         assert_eq!(own("ps --on slurm@login -a"), "ps -a");
         assert_eq!(own("--on=slurm@login run job.yaml"), "run job.yaml");
+        assert_eq!(own("run --on auto --site site.yaml job.yaml"), "run job.yaml");
         assert_eq!(own("run --on slurm@login -- tool --on me"), "run -- tool --on me");
     }
 

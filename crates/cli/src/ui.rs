@@ -12,6 +12,7 @@ use muster_report::{Ink, RenderContext, Words};
 use serde::Serialize;
 
 /// Standard streams, and how they show text.
+#[derive(Clone)]
 pub struct Ui {
     zone: &'static TimeZone,
     colour: bool,

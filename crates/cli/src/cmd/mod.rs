@@ -131,8 +131,8 @@ impl CliCommand {
             CliCommand::Check(args) => args.endpoint(),
             CliCommand::Reserve(_) => Endpoint::Cluster,
             CliCommand::Ps(_) => Endpoint::Clusters,
-            CliCommand::Run(_)
-            | CliCommand::Show(_)
+            CliCommand::Run(_) => Endpoint::ClusterOfJob,
+            CliCommand::Show(_)
             | CliCommand::Logs(_)
             | CliCommand::Attach(_)
             | CliCommand::Explain(_)

@@ -13,6 +13,7 @@ use crate::connect;
 use crate::exit::{FAILURE, Failure};
 use crate::on::On;
 use crate::select::StateArg;
+use crate::site_file::SiteFileArgs;
 use crate::track::Tracker;
 use crate::watch::{JobWatch, Until};
 
@@ -20,7 +21,8 @@ use crate::watch::{JobWatch, Until};
 ///
 /// Pending and running jobs; with --all also those that have ended. On a terminal at most 200 rows
 /// are shown, active jobs first, and the number of further matches; --limit changes that. With
-/// several clusters (`--on slurm,kubernetes`) one list has the jobs of all. JSON: a `JobList`.
+/// several clusters (`--on slurm,kubernetes`, or `--on auto` for those of the site file) one list has
+/// the jobs of all. JSON: a `JobList`.
 #[derive(Debug, clap::Args)]
 pub struct PsArgs {
     /// Include jobs that have ended
@@ -45,6 +47,8 @@ pub struct PsArgs {
     #[arg(short, long, conflicts_with_all = ["json", "output"])]
     watch: bool,
     #[command(flatten)]
+    site: SiteFileArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -53,6 +57,7 @@ const ROWS: u32 = 200;
 
 /// Runs `muster ps`; returns its exit code.
 pub async fn run(app: &App, args: PsArgs) -> Result<u8> {
+    args.site.check_applies(&app.global)?;
     let first = match args.limit {
         Some(0) => None,
         Some(limit) => Some(limit),
@@ -74,7 +79,7 @@ pub async fn run(app: &App, args: PsArgs) -> Result<u8> {
             .run()
             .await;
     }
-    let clusters = clusters(&app.global);
+    let clusters = clusters(&app.global, &args.site)?;
     let answers = join_all(clusters.iter().map(|cluster| list(cluster, &filter))).await;
     let (list, code) = merge(app, &clusters, answers)?;
     let more = list.matched.unwrap_or(0).saturating_sub(list.jobs.len() as u64);
@@ -97,15 +102,24 @@ pub async fn run(app: &App, args: PsArgs) -> Result<u8> {
     Ok(code)
 }
 
-/// Returns the options of each cluster that `--on` names.
-fn clusters(global: &Global) -> Vec<Global> {
-    match &global.on {
-        Some(on) => {
-            let each = on.each().into_iter();
-            each.map(|one| Global { on: Some(one), ..global.clone() }).collect()
+/// Returns the options of each cluster that `--on` or the site file names.
+fn clusters(global: &Global, site: &SiteFileArgs) -> Result<Vec<Global>> {
+    let each = match &global.on {
+        None | Some(On::Cluster(_)) => return Ok(vec![global.clone()]),
+        Some(On::Several(each)) => each.clone(),
+        Some(On::Auto) => {
+            let site = site.read()?;
+            let each = muster_advise::route_targets(&site.profile);
+            if each.is_empty() {
+                return Err(Failure::usage(format!("{} names no cluster", site.name))
+                    .hint("its lines for this are such as `clusters: {batch: slurm, services: kubernetes}`")
+                    .into());
+            }
+            each
         }
-        None => vec![global.clone()],
-    }
+    };
+    let options = |one| Global { on: Some(On::Cluster(one)), ..global.clone() };
+    Ok(each.into_iter().map(options).collect())
 }
 
 /// Returns the jobs of one cluster.
@@ -126,8 +140,16 @@ fn merge(app: &App, clusters: &[Global], answers: Vec<Result<JobList>>) -> Resul
         }
     }
     let Some(mut all) = lists.pop() else {
-        let (_, error) = errors.swap_remove(0);
-        return Err(error);
+        let (on, error) = errors.remove(0);
+        warn_of(app, &errors);
+        let name = on.filter(|_| clusters.len() > 1).map(|on| format!("{on}: "));
+        return Err(match error.downcast::<Failure>() {
+            Ok(failure) => {
+                let message = name.unwrap_or_default() + &failure.message;
+                Failure { message, ..failure }.into()
+            }
+            Err(error) => error,
+        });
     };
     for list in lists {
         all.now = all.now.max(list.now);
@@ -139,11 +161,16 @@ fn merge(app: &App, clusters: &[Global], answers: Vec<Result<JobList>>) -> Resul
         // Changes are followed in one cluster only.
         all.revision = 0;
     }
+    Ok((all, warn_of(app, &errors)))
+}
+
+/// Tells clusters that do not answer; returns the exit code.
+fn warn_of(app: &App, errors: &[(Option<&On>, anyhow::Error)]) -> u8 {
     let mut code = 0;
     for (on, error) in errors {
         let name = on.map_or_else(String::new, On::to_string);
         app.ui.warning(&format!("{name}: {error}"));
         code = error.downcast_ref::<Failure>().map_or(FAILURE, |failure| failure.code);
     }
-    Ok((all, code))
+    code
 }

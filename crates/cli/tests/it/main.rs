@@ -5,6 +5,7 @@
 
 mod actions;
 mod advise;
+mod auto;
 mod check;
 mod check_kubernetes;
 mod checkpoint;

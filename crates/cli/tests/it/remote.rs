@@ -108,3 +108,38 @@ fn a_host_that_cannot_be_reached_or_is_another_machine_is_named() {
     let other = far.muster(&["ps", "--on", "slurm@login"]).code(1);
     assert!(other.stderr.contains("login is `Darwin arm64`"), "{}", other.stderr);
 }
+
+#[test]
+fn the_site_file_may_name_the_host() {
+    let far = Far::new();
+    let site = "fleet: {nodes: 4, gpus: 32}\npeople: {users: 6}\nclusters: {gangs: slurm@login, services: local}\n";
+    fs::write(far.path("site.yaml"), site).unwrap();
+    fs::write(far.path("gang.yaml"), "name: far\nnodes: 2\ngpus: 8\nrun: torchrun train.py\n")
+        .unwrap();
+    fs::write(far.path("api.yaml"), "name: api\nkind: service\nrun: serve\n").unwrap();
+    let words = ["run", "--on", "auto", "--site", "site.yaml", "gang.yaml", "--time", "2h"];
+    let run = far.muster(&words).ok();
+    assert_eq!(run.stdout, "job 41: far\n");
+    assert!(
+        run.stderr.contains("far goes to slurm@login: site.yaml says `gangs: slurm@login`"),
+        "{}",
+        run.stderr
+    );
+    let script = read(&far.path("far/handed-on"));
+    assert!(script.contains("#SBATCH --time=02:00:00\n"), "{script}");
+    // Only the text that belongs there is sent, the other one is submitted here.
+    far.muster(&["run", "--virtual-gpus", "1", "--", "true"]).ok();
+    let words = ["run", "--on", "auto", "--site", "site.yaml", "api.yaml", "gang.yaml"];
+    let run = far.muster(&words).ok();
+    assert!(run.stdout.ends_with(": api\njob 41: far\n"), "{}", run.stdout);
+    let script = read(&far.path("far/handed-on"));
+    assert!(script.contains("torchrun") && !script.contains("serve"), "{script}");
+    // The list of several clusters has no jobs of another host, and says so.
+    let listed = far.muster(&["ps", "--on", "auto", "--site", "site.yaml"]);
+    assert!(
+        listed.stderr.contains("warning: slurm@login: ") && listed.code != 0,
+        "{}",
+        listed.stderr
+    );
+    far.muster(&["stop-daemon", "--cancel"]).ok();
+}

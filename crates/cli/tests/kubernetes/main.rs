@@ -6,6 +6,7 @@
 
 mod access;
 mod admission;
+mod auto;
 mod cases;
 mod chaos;
 mod check;

@@ -97,7 +97,7 @@ fn kinds(spec: &JobSpec, warnings: &mut Vec<String>, unfit: &mut Vec<Unsupported
         (WorkloadKind::Task, _) => {}
         (WorkloadKind::Service(_), None) => unfit.push(Unsupported::new(
             "a service: Slurm neither keeps a service running nor gives it an address",
-            "with `time: 24h` it becomes an array of replicas that all end after that time; `muster advise` recommends schedulers for services",
+            "`--on kubernetes` or `--on local` keeps it running; with `time: 24h` it becomes an array of replicas here that all end after that time",
         )),
         (WorkloadKind::Service(service), Some(limit)) => {
             let replicas = service.replicas;

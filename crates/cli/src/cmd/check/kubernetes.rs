@@ -115,10 +115,8 @@ async fn connect(
     app: &App,
     args: &CheckKubernetesArgs,
 ) -> Result<(CheckedCluster, Option<String>)> {
-    let context = match (&args.context, &app.global.on) {
-        (None, Some(On::Kubernetes(context))) => context.clone(),
-        (context, _) => context.clone(),
-    };
+    let of_on = app.global.on.as_ref().and_then(On::kubernetes).flatten();
+    let context = args.context.clone().or_else(|| of_on.map(str::to_owned));
     let cluster = CheckedCluster::connect(args.kubeconfig.as_deref(), context.as_deref()).await;
     Ok((cluster.map_err(|body| Failure::from(ClientError::Api(body)))?, context))
 }

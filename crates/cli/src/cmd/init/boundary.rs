@@ -79,6 +79,17 @@ const FIXED: &str = "
 | `cluster-batch.yaml`, `cluster-services.yaml` | the pools, for `muster` |
 | `cluster-all.yaml` | all nodes of the site; the check compares with it |
 
+## Which job goes where
+
+Users need not know the boundary. These lines in the site file of all users, /etc/muster/site.yaml, send their jobs to the right side:
+
+    clusters:
+      batch: slurm              # also gangs and arrays; slurm@HOST over ssh
+      services: kubernetes      # kubernetes@CONTEXT for another context of the kubeconfig
+      notebooks: kubernetes
+
+`muster run --on auto train.yaml` says which side it takes, and why.
+
 ## Owner
 
 One team owns these files: ____________ . Only this team moves nodes, and no script does so automatically. Keep the files in

@@ -1,6 +1,7 @@
 //! `muster run`: submits jobs from files or a command, and optionally waits for them.
 
 mod after;
+mod auto;
 mod overrides;
 mod submit;
 pub mod texts;
@@ -12,16 +13,21 @@ use anyhow::Result;
 use muster_api::Client;
 use muster_api::types::SubmitResponse;
 use muster_daemon::VirtualGpus;
-use muster_model::JobId;
+use muster_model::{ClusterName, JobId};
 use muster_report::watch::summary;
 use muster_slurm::import;
+use serde_json::{Map, Value};
 
+use self::auto::Destination;
 use crate::app::App;
 use crate::connect;
 use crate::dashes;
 use crate::exit::{Failure, INTERRUPTED};
 use crate::follow;
 use crate::jobref::JobTarget;
+use crate::on::On;
+use crate::remote;
+use crate::site_file::SiteFileArgs;
 use crate::source::SourceText;
 use crate::terminal::{self, InteractiveEnd};
 use crate::track::{self, Tracker};
@@ -78,6 +84,8 @@ pub struct RunArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    site: SiteFileArgs,
+    #[command(flatten)]
     overrides: overrides::Overrides,
 }
 
@@ -85,6 +93,16 @@ impl RunArgs {
     /// Returns the job files.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
+    }
+
+    /// Returns whether rank 0 gets a terminal.
+    fn is_interactive(&self) -> bool {
+        self.interactive || self.tty
+    }
+
+    /// Returns whether the options show the jobs of one cluster until they end.
+    fn reports_one(&self) -> bool {
+        self.watch || self.follow || self.is_interactive()
     }
 
     /// Returns the findings whose fixes are to be applied.
@@ -97,8 +115,8 @@ impl RunArgs {
 pub async fn run(app: &App, args: RunArgs) -> Result<u8> {
     // 1. Read the files and check them as far as possible without a daemon: an invalid file must
     //    not start one.
-    let interactive = args.interactive || args.tty;
-    if interactive {
+    args.site.check_applies(&app.global)?;
+    if args.is_interactive() {
         terminal::require()?;
     }
     let mut fields = args.overrides.fields()?;
@@ -118,19 +136,89 @@ pub async fn run(app: &App, args: RunArgs) -> Result<u8> {
         names.extend(documents.iter().filter_map(|document| document.name().map(str::to_owned)));
     }
 
-    // 2. Submit.
+    // 2. With --on auto: choose the cluster of each text, and submit it there.
+    if app.global.on == Some(On::Auto) {
+        let site = args.site.read()?;
+        let destinations = auto::destinations(app, &site, texts, &fields)?;
+        return submit_to_each(app, &args, destinations, &fields, &names).await;
+    }
+    submit_and_report(app, &args, &texts, fields, &names).await
+}
+
+/// Submits the texts of `--on auto` to their clusters, until one refuses; returns the exit code.
+async fn submit_to_each(
+    app: &App,
+    args: &RunArgs,
+    destinations: Vec<Destination>,
+    fields: &Map<String, Value>,
+    names: &BTreeSet<String>,
+) -> Result<u8> {
+    if let [one, other, ..] = destinations.as_slice()
+        && (args.wait || args.json || args.reports_one())
+    {
+        return Err(Failure::usage(format!(
+            "these files belong to several clusters, {} and {}",
+            one.cluster, other.cluster
+        ))
+        .hint("run them one by one: --wait, --watch, --follow, -it and --json are for one cluster")
+        .into());
+    }
+    let mut before: Vec<String> = Vec::new();
+    for Destination { cluster, texts } in destinations {
+        let name = cluster.to_string();
+        let ended = match &cluster {
+            ClusterName::SlurmAt(host) => {
+                remote::send(app, host, &args.files, &texts, args.is_interactive())
+            }
+            _ => {
+                let app = app.on(cluster);
+                submit_and_report(&app, args, &texts, fields.clone(), names).await
+            }
+        };
+        match ended.map_err(|error| at_cluster(error, &name, &before))? {
+            0 => before.push(name),
+            // With several clusters nothing waits for jobs, so this is a refusal.
+            code => return Ok(code),
+        }
+    }
+    Ok(0)
+}
+
+/// Adds the cluster to an error of `--on auto`.
+fn at_cluster(error: anyhow::Error, cluster: &str, before: &[String]) -> anyhow::Error {
+    let failure = match error.downcast::<Failure>() {
+        Ok(failure) => failure,
+        Err(error) => return error.context(cluster.to_owned()),
+    };
+    let failure = failure.hint(format!("--on auto chose {cluster}; --on names another cluster"));
+    match before {
+        [] => failure.into(),
+        before => failure.hint(format!("jobs for {} were submitted", before.join(" and "))).into(),
+    }
+}
+
+/// Submits texts to the cluster of `--on`, and shows and waits as the options say.
+async fn submit_and_report(
+    app: &App,
+    args: &RunArgs,
+    texts: &[SourceText],
+    mut fields: Map<String, Value>,
+    names: &BTreeSet<String>,
+) -> Result<u8> {
+    // 1. Submit.
+    let interactive = args.is_interactive();
     let client = connect::find_or_start(&app.global, args.virtual_gpus.as_ref(), &app.ui).await?;
-    after::resolve(&client, &mut fields, &names).await?;
+    after::resolve(&client, &mut fields, names).await?;
     let order = submit::SubmitOptions { fields, interactive, dry_run: args.dry_run };
-    let responses = submit::submit(app, &client, &texts, &order).await?;
+    let responses = submit::submit(app, &client, texts, &order).await?;
     let jobs: Vec<JobId> =
         responses.iter().flat_map(|response| &response.jobs).map(|job| job.job).collect();
 
-    // 3. Report the jobs, and wait for them if requested.
+    // 2. Report the jobs, and wait for them if requested.
     match () {
         () if args.dry_run => submit::print_dry_run(app, &client, &responses, args.json).await,
         () if args.watch => {
-            announce(app, &texts, jobs.len());
+            announce(app, texts, jobs.len());
             watch(app, &client, &jobs).await
         }
         () if args.follow => follow_one(app, &client, &responses).await,

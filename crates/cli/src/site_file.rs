@@ -1,0 +1,76 @@
+//! The site file of `--on auto`: found by option, environment or place. It is read, never written.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use muster_model::advice::SiteProfile;
+
+use crate::args::Global;
+use crate::exit::Failure;
+use crate::on::On;
+use crate::source;
+
+/// Variable that names the site file.
+const VARIABLE: &str = "MUSTER_SITE";
+/// Site file of all users of a machine.
+const SHARED: &str = "/etc/muster/site.yaml";
+/// Site file of a user, below the folder for configuration.
+const OWN: &str = "muster/site.yaml";
+
+/// Option that names the site file.
+#[derive(Clone, Debug, Args)]
+pub struct SiteFileArgs {
+    /// With --on auto: site file whose `clusters` say where each kind of job belongs; by default
+    /// $MUSTER_SITE, ~/.config/muster/site.yaml or /etc/muster/site.yaml
+    #[arg(long, value_name = "FILE")]
+    site: Option<PathBuf>,
+}
+
+/// A site file that was read.
+pub struct SiteFile {
+    /// Path as the user wrote it, for messages.
+    pub name: String,
+    /// Checked content of the file.
+    pub profile: SiteProfile,
+}
+
+impl SiteFileArgs {
+    /// Rejects the option without `--on auto`, so that it is not ignored silently.
+    pub fn check_applies(&self, global: &Global) -> Result<()> {
+        if self.site.is_none() || global.on == Some(On::Auto) {
+            return Ok(());
+        }
+        Err(Failure::usage("--site needs --on auto").hint("add --on auto, or leave it out").into())
+    }
+
+    /// Reads the site file.
+    pub fn read(&self) -> Result<SiteFile> {
+        let named = self.site.clone().or_else(|| set(VARIABLE));
+        let path = named.or_else(|| usual().into_iter().find(|path| path.exists()));
+        let path = path.ok_or_else(|| {
+            Failure::usage("--on auto needs a site file, which says where each kind of job belongs")
+                .hint(format!(
+                    "--site or {VARIABLE} names it; else it is ~/.config/{OWN} or {SHARED}"
+                ))
+                .hint("its lines for this are such as `clusters: {batch: slurm, services: kubernetes}`")
+        })?;
+        let text = source::read(&path)?;
+        let name = text.file.unwrap_or_default();
+        let profile = muster_spec::parse_site(&text.source, Some(&name)).map_err(Failure::from)?;
+        Ok(SiteFile { name, profile })
+    }
+}
+
+/// Returns the places of a site file that no one names, the user's own first.
+fn usual() -> Vec<PathBuf> {
+    let configuration = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+    let configuration = configuration.or_else(|| set("HOME").map(|home| home.join(".config")));
+    let own = configuration.map(|folder| folder.join(OWN));
+    own.into_iter().chain([PathBuf::from(SHARED)]).collect()
+}
+
+fn set(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
