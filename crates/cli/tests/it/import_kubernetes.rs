@@ -105,41 +105,89 @@ const SAME: [&str; 8] = [
     "array",
 ];
 
+/// Places to which a job goes, and from which it comes back.
+const TARGETS: [&[&str]; 6] = [
+    &["kubernetes"],
+    &["kubernetes", "--scheduler", "kueue"],
+    &["kubernetes", "--scheduler", "volcano"],
+    &["kubernetes", "--scheduler", "kai"],
+    &["trainer"],
+    &["slinky"],
+];
+
 #[test]
 fn a_job_of_slurm_that_went_to_kubernetes_asks_slurm_for_the_same() {
     let home = Home::new();
-    let mut fit = 0;
+    let mut fit = [0; TARGETS.len()];
     for path in scripts() {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        // 1. Slurm to Kubernetes, where that is possible.
         let first = imported(&home, path.to_str().unwrap());
         let job = first["job"].as_str().unwrap();
         home.write("job.yaml", &format!("{job}kubernetes: {{image: \"example.com/train:1\"}}\n"));
         home.muster(&["export", "slurm", "job.yaml", "-o", "first.sbatch", "--force"]).ok();
-        let words = ["export", "kubernetes", "job.yaml", "-o", "objects.yaml", "--force"];
-        if home.muster(&words).code != 0 {
-            continue;
-        }
-        fit += 1;
-        // 2. And back.
-        home.muster(&["import", "objects.yaml", "-o", "again.yaml", "--force"]).ok();
-        home.muster(&["export", "slurm", "again.yaml", "-o", "again.sbatch", "--force"]).ok();
-        // 3. Size, time and that all tasks start together: one allocation, or as many as before.
         let first = imported(&home, "first.sbatch");
-        let again = imported(&home, "again.sbatch");
-        let asks = |report: &Value, option| report["asks"].get(option).map(ToString::to_string);
-        // Objects have the fewest nodes of an elastic job, as a warning of the export says.
-        let is_elastic = asks(&first, "nodes").is_some_and(|nodes| nodes.contains('-'));
-        let options = if is_elastic { &SAME[..1] } else { &SAME };
-        for option in options {
-            assert_eq!(
-                asks(&again, option),
-                asks(&first, option),
-                "{name}: {option}\n{}\n{}",
-                home.read("objects.yaml"),
-                home.read("again.yaml")
-            );
+        for (target, fit) in TARGETS.iter().zip(&mut fit) {
+            // 1. To the target, where that is possible.
+            let words = [&["export"], *target, &["job.yaml", "-o", "objects", "--force"]].concat();
+            if home.muster(&words).code != 0 {
+                continue;
+            }
+            *fit += 1;
+            // 2. And back.
+            home.muster(&["import", "objects", "-o", "again.yaml", "--force"]).ok();
+            home.muster(&["export", "slurm", "again.yaml", "-o", "again.sbatch", "--force"]).ok();
+            // 3. Size, time and that all tasks start together.
+            let again = imported(&home, "again.sbatch");
+            asks_for_the_same(&home, &first, &again, &format!("{name}: {target:?}"));
         }
     }
-    assert!(fit > 10, "{fit} scripts became objects");
+    assert!(fit.iter().all(|count| *count > 8), "{fit:?} scripts went to {TARGETS:?}");
+}
+
+/// Compares size, time, and that all tasks start together: one allocation, or as many as before.
+fn asks_for_the_same(home: &Home, first: &Value, again: &Value, name: &str) {
+    let asks = |report: &Value, option| report["asks"].get(option).map(ToString::to_string);
+    // Objects have the fewest nodes of an elastic job, as a warning of the export says.
+    let is_elastic = asks(first, "nodes").is_some_and(|nodes| nodes.contains('-'));
+    let options = if is_elastic { &SAME[..1] } else { &SAME };
+    for option in options {
+        assert_eq!(
+            asks(again, option),
+            asks(first, option),
+            "{name}: {option}\n{}\n{}",
+            home.read("objects"),
+            home.read("again.yaml")
+        );
+    }
+}
+
+#[test]
+fn slurm_in_kubernetes_takes_a_script_in_the_image_of_the_job() {
+    let home = Home::new();
+    let job = "name: train\nnodes: 2\ngpus: 8\nrun: torchrun train.py\nkubernetes: {image: example.com/train:1, volumes: data:/data}\n";
+    home.write("job.yaml", job);
+    for (operator, service, part) in [
+        ("slinky", "-n slurm slurm-login-slinky", "extraConfMap: {Gres: [\"gpu:8\"]}"),
+        (
+            "soperator",
+            "-n soperator soperator-login-svc",
+            "slurmd: {resources: {nvidia.com/gpu: 8}}",
+        ),
+    ] {
+        let run = home.muster(&["export", operator, "job.yaml"]).ok();
+        assert!(run.stdout.starts_with("#!/bin/bash\n# For Slurm in Kubernetes"), "{}", run.stdout);
+        for part in [service, part, "#SBATCH --nodes=2", "example.com#train:1"] {
+            assert!(run.stdout.contains(part), "{part}\n{}", run.stdout);
+        }
+        assert!(run.stderr.contains("mounts of their NodeSet"), "{}", run.stderr);
+    }
+    let run = home.muster(&["export", "slinky", "job.yaml", "--namespace", "ml"]).ok();
+    assert!(run.stdout.contains("-n ml slurm-login-slinky"));
+    home.write(
+        "job.yaml",
+        &job.replace("image: e", "image: other/e")
+            .replace("run:", "slurm: {container: own.sif}\nrun:"),
+    );
+    let run = home.muster(&["export", "slinky", "job.yaml"]).ok();
+    assert!(run.stdout.contains("own.sif") && !run.stdout.contains("other/"), "{}", run.stdout);
 }

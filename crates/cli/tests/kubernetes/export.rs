@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use crate::cluster::{KubernetesCluster, success};
 use crate::definitions::Definition;
 
-const SCHEDULERS: [&str; 4] = ["muster", "kueue", "volcano", "pod-groups"];
+const SCHEDULERS: [&str; 5] = ["muster", "kueue", "volcano", "kai", "pod-groups"];
 
 const GANG: &str = "\
 name: Train_1
@@ -69,21 +69,59 @@ pub fn export(job: &str, scheduler: &str) -> Output {
 
 /// Exports one job of a file, by its number.
 pub fn export_document(jobs: &str, scheduler: &str, document: &str) -> Output {
+    muster(&["export", "kubernetes", "-", "--scheduler", scheduler, "--document", document], jobs)
+}
+
+/// Runs muster with a text on its standard input.
+pub fn muster(words: &[&str], jobs: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
-    command.args(["export", "kubernetes", "-", "--scheduler", scheduler, "--document", document]);
+    command.args(words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(jobs.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
 }
 
-fn definition(group: &'static str, version: &'static str, kind: &'static str) -> Definition {
+pub fn definition(group: &'static str, version: &'static str, kind: &'static str) -> Definition {
     let (plural, published) = match kind {
         "JobSet" => ("jobsets", "jobset/jobset.x-k8s.io_jobsets.yaml"),
+        "TrainJob" => ("trainjobs", "trainer/trainer.kubeflow.org_trainjobs.yaml"),
+        "TrainingRuntime" => {
+            ("trainingruntimes", "trainer/trainer.kubeflow.org_trainingruntimes.yaml")
+        }
         _ => ("jobs", "volcano/batch.volcano.sh_jobs.yaml"),
     };
     let published = Some(published);
     Definition { group, version, kind, plural, scope: "Namespaced", published }
+}
+
+/// Installs the definitions of Kubeflow's Trainer.
+pub fn install_trainer(cluster: &KubernetesCluster) {
+    for kind in ["TrainJob", "TrainingRuntime"] {
+        definition("trainer.kubeflow.org", "v1alpha1", kind).install(cluster);
+    }
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn exported_train_jobs_pass_strict_validation() {
+    let cluster = KubernetesCluster::here();
+    install_trainer(&cluster);
+    let namespace = cluster.namespace("export-trainer");
+    let words =
+        ["create", "--dry-run=server", "--validate=strict", "--filename=-", "-n", namespace.name()];
+    for scheduler in ["muster", "kueue", "volcano"] {
+        for (name, job) in [("gang", GANG), ("restarts", RESTARTS)] {
+            let exported = muster(&["export", "trainer", "-", "--scheduler", scheduler], job);
+            let objects = success(&["export", "trainer", name, scheduler], &exported);
+            success(&[name, scheduler], &cluster.kubectl_with(&words, &objects));
+        }
+    }
+    for job in [ROLES, ARRAY] {
+        let refused = muster(&["export", "trainer", "-"], job);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("muster export kubernetes"));
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use muster_kubernetes::names;
 use muster_kubernetes::node::{GpuLabels, NodeFacts, NodeText};
 use muster_kubernetes::queue::GROUP as QUEUE_GROUP;
 use muster_kubernetes::queue::QUEUES;
-use muster_kubernetes::render::{self, GangScheduler, RenderInput, RenderedJob, SentFile};
+use muster_kubernetes::render::{self, GangScheduler, JobForm, RenderInput, RenderedJob, SentFile};
 use muster_model::{DependencyKind, JobId, JobSpec, QueueName, Time, UserName};
 use muster_operator::error::{code, is_transient};
 use muster_spec::{CheckedJob, SubmissionSite};
@@ -211,6 +211,7 @@ impl KubernetesScheduler {
             after,
             options: &checked.kubernetes,
             scheduler,
+            form: JobForm::Simplest,
             suffix: Some(&suffix),
         };
         let mut rendered = render::render(&input).map_err(|unfit| {

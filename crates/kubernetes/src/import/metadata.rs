@@ -55,6 +55,7 @@ pub(super) fn read(object: &mut ImportedObject, job: &mut JobDraft) {
                 job.after = value.split(',').map(|part| part.trim().to_owned()).collect();
                 object.field(&at, "after");
             }
+            names::VOLCANO_QUEUE => queue(object, &at, &key, job),
             names::ARRAY | names::REPLICAS => object.field(&at, "array, replicas"),
             _ if OWN.contains(&key.as_str()) => object.field(&at, "Muster's own"),
             _ if key.starts_with("kai.scheduler/topology") => object.lost(&at, TOPOLOGY),

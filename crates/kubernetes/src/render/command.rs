@@ -95,7 +95,9 @@ fn variables(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> String {
     let name = &job.name;
     let index = match job.kind {
         _ if job.pods() == 1 => "0",
-        JobKind::Job | JobKind::JobSet | JobKind::Deployment => "JOB_COMPLETION_INDEX",
+        JobKind::Job | JobKind::JobSet | JobKind::TrainJob | JobKind::Deployment => {
+            "JOB_COMPLETION_INDEX"
+        }
         JobKind::Volcano => "VC_TASK_INDEX",
     };
     let sum = |terms: &[String]| {

@@ -1,5 +1,5 @@
-//! Objects of Kubernetes that run a job: an Indexed Job, a JobSet for several roles, or a Job of
-//! Volcano, with what their gang scheduler reads. Pure functions. Anything that Kubernetes cannot do
+//! Objects of Kubernetes that run a job: an Indexed Job, a JobSet for several roles, a Job of Volcano or a
+//! TrainJob, with what their gang scheduler reads. Pure functions. Anything that Kubernetes cannot do
 //! is refused or reported in a warning, never dropped silently.
 
 mod command;
@@ -8,6 +8,7 @@ mod objects;
 mod pod;
 mod refusals;
 mod service;
+mod train_job;
 
 pub(crate) use command::own_program;
 
@@ -34,10 +35,22 @@ pub enum GangScheduler {
     Kueue,
     /// Volcano, with its own kind of Job.
     Volcano,
+    /// KAI, which reads the size of a gang from an annotation of its Job or JobSet.
+    Kai,
     /// kube-scheduler with the PodGroups of Kubernetes 1.37 (feature gate `GenericWorkload`).
     PodGroups,
     /// kube-scheduler alone: for jobs of one pod.
     None,
+}
+
+/// Kind of the object that has the tasks of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobForm {
+    /// The simplest that can run it: a Job, a JobSet, or a Job of Volcano; a Deployment for a service.
+    #[default]
+    Simplest,
+    /// TrainJob of Kubeflow's Trainer, with a runtime of its own.
+    TrainJob,
 }
 
 /// Input of the objects of a job.
@@ -63,6 +76,8 @@ pub struct RenderInput<'a> {
     pub options: &'a KubernetesOptions,
     /// Scheduler of the cluster.
     pub scheduler: GangScheduler,
+    /// Kind of the object that has the tasks.
+    pub form: JobForm,
     /// Text after the job's name in the names of its objects, which makes them unique; `None` for the
     /// name alone.
     pub suffix: Option<&'a str>,
@@ -96,6 +111,7 @@ pub fn render(input: &RenderInput<'_>) -> Result<RenderedJob, Vec<Unsupported>> 
     }
     let objects = match job.service() {
         Some(service) => service::objects(&job, service),
+        None if job.kind == JobKind::TrainJob => train_job::objects(&job),
         None => objects::all(&job),
     };
     Ok(RenderedJob { objects, warnings })
@@ -110,6 +126,7 @@ pub fn main_object(input: &RenderInput<'_>) -> String {
         JobKind::JobSet => "jobset",
         JobKind::Volcano => "vcjob",
         JobKind::Deployment => "deployment",
+        JobKind::TrainJob => "trainjob",
     };
     format!("{kind}/{}", job.name)
 }
@@ -131,6 +148,8 @@ enum JobKind {
     Volcano,
     /// Deployment, whose pods are the replicas of a service.
     Deployment,
+    /// TrainJob of `trainer.kubeflow.org`, which becomes a JobSet of one role.
+    TrainJob,
 }
 
 /// A job as pods: each has the tasks of one node, or one task.
@@ -170,11 +189,17 @@ impl<'a> JobShape<'a> {
         let restarts_whole = input.spec.restart.on_failure && first_pod > 1;
         let kind = match input.scheduler {
             _ if matches!(input.spec.kind, WorkloadKind::Service(_)) => JobKind::Deployment,
+            _ if input.form == JobForm::TrainJob => JobKind::TrainJob,
             GangScheduler::Volcano => JobKind::Volcano,
+            // Versions of KAI that do not read the annotation know JobSets as gangs, but no Jobs.
+            GangScheduler::Kai if first_pod > 1 => JobKind::JobSet,
             _ if roles.len() > 1 || restarts_whole => JobKind::JobSet,
             _ => JobKind::Job,
         };
-        let has_roles = matches!(kind, JobKind::JobSet | JobKind::Volcano);
+        if kind == JobKind::TrainJob {
+            roles.iter_mut().for_each(|role| role.name = train_job::ROLE.to_owned());
+        }
+        let has_roles = matches!(kind, JobKind::JobSet | JobKind::Volcano | JobKind::TrainJob);
         let in_pod_names = if has_roles { &roles[..] } else { &[] };
         let longest_role = in_pod_names.iter().map(|role| role.name.len()).max().unwrap_or(0);
         let suffix = input.suffix.map_or(String::new(), |suffix| format!("-{suffix}"));
@@ -197,7 +222,7 @@ impl<'a> JobShape<'a> {
         let role = &role.name;
         match self.kind {
             JobKind::Job | JobKind::Deployment => format!("{name}-0.{name}"),
-            JobKind::JobSet => format!("{name}-{role}-0-0.{name}"),
+            JobKind::JobSet | JobKind::TrainJob => format!("{name}-{role}-0-0.{name}"),
             JobKind::Volcano => format!("{name}-{role}-0.{name}"),
         }
     }

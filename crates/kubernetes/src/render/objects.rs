@@ -28,7 +28,7 @@ pub(super) fn all(job: &JobShape<'_>) -> Vec<Value> {
             object(job, "jobset.x-k8s.io/v1alpha2", "JobSet", started_by(job, job_set(job)))
         }
         JobKind::Volcano => object(job, "batch.volcano.sh/v1alpha1", "Job", volcano(job)),
-        JobKind::Deployment => unreachable!("a service has objects of its own"),
+        JobKind::TrainJob | JobKind::Deployment => unreachable!("it has objects of its own"),
     };
     objects.push(main);
     objects
@@ -41,9 +41,10 @@ pub(super) fn object(job: &JobShape<'_>, version: &str, kind: &str, spec: Value)
     let queue_label = match job.input.scheduler {
         GangScheduler::Muster => names::QUEUE,
         GangScheduler::Kueue => names::KUEUE_QUEUE,
+        GangScheduler::Kai => names::KAI_QUEUE,
         GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => "",
     };
-    let is_main = matches!(kind, "Job" | "JobSet" | "Deployment");
+    let is_main = matches!(kind, "Job" | "JobSet" | "Deployment" | "TrainJob");
     let annotations = if is_main { annotations(job) } else { Map::new() };
     if let Some(queue) = queue(job).filter(|_| is_main && !queue_label.is_empty()) {
         labels.insert(queue_label.to_owned(), queue.into());
@@ -77,6 +78,17 @@ fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
         let array = serde_json::to_string(array).expect("an array is valid JSON");
         annotations.insert(names::ARRAY.to_owned(), array.into());
     }
+    let is_gang = job.pods() > 1 && job.service().is_none();
+    if job.input.scheduler == GangScheduler::Kai && is_gang {
+        annotations.insert(names::KAI_MIN_MEMBER.to_owned(), job.pods().to_string().into());
+    }
+    // A Job of Volcano has a field for it.
+    if job.kind == JobKind::TrainJob
+        && job.input.scheduler == GangScheduler::Volcano
+        && let Some(queue) = job.queue()
+    {
+        annotations.insert(names::VOLCANO_QUEUE.to_owned(), queue.into());
+    }
     if let Some(service) = job.service() {
         let replicas = serde_json::to_string(&service.replicas).expect("numbers are valid JSON");
         annotations.insert(names::REPLICAS.to_owned(), replicas.into());
@@ -92,19 +104,20 @@ fn queue(job: &JobShape<'_>) -> Option<String> {
             let queue = job.input.spec.queue.as_str();
             queue.rsplit('/').next().map(str::to_owned)
         }
+        GangScheduler::Kai => job.queue(),
         _ => job.queue().or_else(|| (!job.start_terms().is_empty()).then(String::new)),
     }
 }
 
 /// Suspends a workload that its scheduler or a user starts, so that it waits without pods. Muster starts
 /// a suspended Job as a whole, and the elements of an array should start one by one.
-fn started_by(job: &JobShape<'_>, mut spec: Value) -> Value {
+pub(super) fn started_by(job: &JobShape<'_>, mut spec: Value) -> Value {
     let has_terms = !job.start_terms().is_empty();
     let is_array = job.input.spec.array.is_some();
     let waits = match job.input.scheduler {
         GangScheduler::Muster => has_terms || queue(job).is_some() && !is_array,
         GangScheduler::Kueue => true,
-        GangScheduler::PodGroups | GangScheduler::None => job.input.spec.held,
+        GangScheduler::Kai | GangScheduler::PodGroups | GangScheduler::None => job.input.spec.held,
         GangScheduler::Volcano => false,
     };
     if waits {
@@ -158,12 +171,13 @@ fn job_set(job: &JobShape<'_>) -> Value {
     json!({
         "replicatedJobs": roles.collect::<Vec<_>>(),
         "failurePolicy": {"maxRestarts": restarts},
-        "network": {
-            "enableDNSHostnames": true,
-            "publishNotReadyAddresses": true,
-            "subdomain": job.name,
-        },
+        "network": network(job),
     })
+}
+
+/// Returns the domain in which the pods of a JobSet have names.
+pub(super) fn network(job: &JobShape<'_>) -> Value {
+    json!({"enableDNSHostnames": true, "publishNotReadyAddresses": true, "subdomain": job.name})
 }
 
 fn volcano(job: &JobShape<'_>) -> Value {

@@ -88,6 +88,7 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     match job.input.scheduler {
         GangScheduler::Muster => set("schedulerName", json!(names::SCHEDULER)),
         GangScheduler::Volcano => set("schedulerName", json!("volcano")),
+        GangScheduler::Kai => set("schedulerName", json!(names::KAI_SCHEDULER)),
         GangScheduler::PodGroups if job.pods() > 1 => {
             set("schedulingGroup", json!({"podGroupName": job.name}));
         }

@@ -8,7 +8,7 @@ use muster_model::{
     GpuModel, Protection, Replicas, Service, TopologyRule, Unsupported, WorkloadKind,
 };
 
-use super::{GangScheduler, JobShape, RenderInput, main_object, role_name};
+use super::{GangScheduler, JobForm, JobShape, RenderInput, main_object, role_name};
 
 /// Most indices of an array that is a list: all are in the command of its containers.
 const MAX_LISTED: u32 = 2_000;
@@ -45,6 +45,9 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
         );
     }
     gang(input, &mut refuse);
+    if input.form == JobForm::TrainJob {
+        train_job(input, &mut refuse);
+    }
     sizes(input, &mut refuse);
     start(input, &mut refuse);
     if spec.constraint.advance_reservation.is_some() {
@@ -163,6 +166,29 @@ fn gang(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     }
 }
 
+/// Refuses jobs that no TrainJob can be.
+fn train_job(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
+    let spec = input.spec;
+    if spec.groups.len() > 1 {
+        refuse(
+            "several `groups`: a TrainJob has one role",
+            "use `muster export kubernetes`, which writes a JobSet",
+        );
+    }
+    if spec.array.is_some() || spec.kind != WorkloadKind::Task {
+        refuse(
+            "an array, a service or a notebook: a TrainJob trains once",
+            "use `muster export kubernetes`",
+        );
+    }
+    if matches!(input.scheduler, GangScheduler::Kai | GangScheduler::PodGroups) {
+        refuse(
+            "a TrainJob for this scheduler: its runtime has no setting for the size of the gang",
+            "use --scheduler muster, kueue or volcano, or `muster export kubernetes`",
+        );
+    }
+}
+
 /// Refuses resources that no pod can ask for.
 fn sizes(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     let groups = &input.spec.groups;
@@ -268,7 +294,10 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     let starts_whole = match input.scheduler {
         GangScheduler::Kueue => true,
         GangScheduler::Muster => waits,
-        GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => false,
+        GangScheduler::Volcano
+        | GangScheduler::Kai
+        | GangScheduler::PodGroups
+        | GangScheduler::None => false,
     };
     if spec.array.is_some() && starts_whole {
         warnings.push(

@@ -66,6 +66,7 @@ fn rendered_with(
         after,
         options,
         scheduler,
+        form: JobForm::Simplest,
         suffix,
     })
 }
@@ -308,6 +309,7 @@ fn what_the_options_lack_is_refused() {
         after: &[],
         options: &options(),
         scheduler: GangScheduler::Muster,
+        form: JobForm::Simplest,
         suffix: None,
     });
     assert!(found.unwrap_err()[0].what.contains("working directory"));
@@ -514,6 +516,7 @@ fn a_gpu_model_is_a_choice_of_nodes_by_their_labels() {
             after: &[],
             options: &options(),
             scheduler: GangScheduler::Muster,
+            form: JobForm::Simplest,
             suffix: None,
         })
     };
@@ -562,6 +565,7 @@ fn sent_files_are_copied_to_the_working_directory() {
         after: &[],
         options: &options(),
         scheduler: GangScheduler::Muster,
+        form: JobForm::Simplest,
         suffix: None,
     };
     let objects = render(&input).unwrap().objects;
@@ -590,4 +594,62 @@ fn sent_files_are_copied_to_the_working_directory() {
     let named = render(&RenderInput { workdir: Some("/srv/run"), ..input }).unwrap().objects;
     let pod = &named.last().unwrap()["spec"]["template"]["spec"];
     assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/srv/run");
+}
+
+/// Renders a job as a TrainJob.
+fn train_job(spec: &JobSpec, scheduler: GangScheduler) -> Result<RenderedJob, Vec<Unsupported>> {
+    let run = TaskCommand::Script("torchrun train.py".to_owned());
+    let names = spec.groups.iter().map(|group| Arc::clone(&group.name));
+    render(&RenderInput {
+        spec,
+        commands: &names.map(|name| (name, run.clone())).collect(),
+        env: &BTreeMap::from([("A".to_owned(), "b".to_owned())]),
+        workdir: None,
+        gpu_labels: &GpuLabels::default(),
+        files: &[],
+        has_output_files: false,
+        after: &[],
+        options: &options(),
+        scheduler,
+        form: JobForm::TrainJob,
+        suffix: None,
+    })
+}
+
+#[test]
+fn a_train_job_has_a_runtime_of_its_own() {
+    let rendered = train_job(&train(), GangScheduler::Kueue).unwrap();
+    insta::assert_snapshot!(yaml(&rendered.objects));
+    let volcano = train_job(&train(), GangScheduler::Volcano).unwrap().objects;
+    assert_eq!(volcano[0]["spec"]["podGroupPolicy"], json!({"volcano": {}}));
+    for (change, scheduler, part) in [
+        (None, GangScheduler::Kai, "size of the gang"),
+        (None, GangScheduler::PodGroups, "size of the gang"),
+        (Some(Array::range(0, 3, 1, None)), GangScheduler::Muster, "trains once"),
+    ] {
+        let mut spec = if change.is_some() { one_pod() } else { train() };
+        spec.array = change;
+        let refused = train_job(&spec, scheduler).unwrap_err();
+        assert!(refused.iter().any(|one| one.what.contains(part)), "{part}: {refused:?}");
+    }
+}
+
+#[test]
+fn kai_is_told_the_size_of_a_gang() {
+    let objects = objects(&train(), GangScheduler::Kai);
+    let job = objects.last().unwrap();
+    let metadata = &job["metadata"];
+    assert_eq!(metadata["annotations"], json!({"kai.scheduler/batch-min-member": "2"}));
+    assert_eq!(metadata["labels"]["kai.scheduler/queue"], "research.vision");
+    let pods = &job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"];
+    assert_eq!((&job["kind"], &pods["schedulerName"]), (&json!("JobSet"), &json!("kai-scheduler")));
+    assert!(job["spec"].get("suspend").is_none());
+    // A job of one pod, and an array, are no gang.
+    let one = objects_of_kind(&one_pod(), GangScheduler::Kai, "Job");
+    assert!(one["metadata"].get("annotations").is_none(), "{one}");
+}
+
+fn objects_of_kind(spec: &JobSpec, scheduler: GangScheduler, kind: &str) -> Value {
+    let all = objects(spec, scheduler);
+    all.into_iter().find(|object| object["kind"] == kind).unwrap()
 }

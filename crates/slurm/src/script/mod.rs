@@ -7,6 +7,7 @@ mod checkpoint;
 mod container;
 mod directive;
 mod listener;
+pub mod operator;
 mod output;
 pub mod quote;
 mod request;

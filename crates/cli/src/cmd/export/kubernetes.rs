@@ -1,4 +1,4 @@
-//! `muster export kubernetes`: writes a job as objects of Kubernetes.
+//! `muster export kubernetes` and `muster export trainer`: write a job as objects of Kubernetes.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use muster_delegate::kubernetes::send::read_folder;
 use muster_kubernetes::node::GpuLabels;
-use muster_kubernetes::render::{self, GangScheduler, RenderInput, SentFile};
+use muster_kubernetes::render::{self, GangScheduler, JobForm, RenderInput, SentFile};
 use muster_model::{DependencyKind, JobSpec};
 use muster_spec::CheckedJob;
 
@@ -31,6 +31,31 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct KubernetesArgs {
     #[command(flatten)]
+    pub(super) objects: ObjectArgs,
+}
+
+const TRAINER_EXAMPLES: &str = "\
+Examples:
+  muster export trainer train.yaml | kubectl apply -f -
+  muster export trainer train.yaml --scheduler volcano -o train-objects.yaml";
+
+/// Write a job file as a TrainJob of Kubeflow's Trainer
+///
+/// The TrainJob has image, command, variables and resources of its nodes; a TrainingRuntime of the
+/// same name has the rest of their pods, so that nothing has to be installed besides Trainer. What a
+/// TrainJob cannot do is rejected; differences in behaviour are printed on stderr. No cluster is
+/// needed.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = TRAINER_EXAMPLES)]
+pub(super) struct TrainerArgs {
+    #[command(flatten)]
+    pub(super) objects: ObjectArgs,
+}
+
+/// Job to write as objects, and its scheduler.
+#[derive(Debug, clap::Args)]
+pub(super) struct ObjectArgs {
+    #[command(flatten)]
     job: FileArgs,
     /// Scheduler that starts the pods of a gang together in the cluster
     #[arg(long, value_name = "SCHEDULER", value_enum, default_value_t = SchedulerName::Muster)]
@@ -46,6 +71,8 @@ enum SchedulerName {
     Kueue,
     /// Volcano, with its own kind of Job
     Volcano,
+    /// KAI, with a JobSet for a gang
+    Kai,
     /// kube-scheduler with PodGroups (Kubernetes 1.37, feature gate GenericWorkload)
     PodGroups,
     /// kube-scheduler alone, for jobs of one pod
@@ -58,14 +85,15 @@ impl From<SchedulerName> for GangScheduler {
             SchedulerName::Muster => Self::Muster,
             SchedulerName::Kueue => Self::Kueue,
             SchedulerName::Volcano => Self::Volcano,
+            SchedulerName::Kai => Self::Kai,
             SchedulerName::PodGroups => Self::PodGroups,
             SchedulerName::None => Self::None,
         }
     }
 }
 
-/// Runs `muster export kubernetes`; returns its exit code.
-pub(super) fn run(app: &App, args: &KubernetesArgs) -> Result<u8> {
+/// Runs `muster export kubernetes` or `muster export trainer`; returns the exit code.
+pub(super) fn run(app: &App, args: &ObjectArgs, form: JobForm) -> Result<u8> {
     let jobs = args.job.read()?;
     let checked = jobs.selected();
     let mut after = Vec::new();
@@ -80,7 +108,7 @@ pub(super) fn run(app: &App, args: &KubernetesArgs) -> Result<u8> {
             .hint("a Job waits for objects of its own namespace only: give both the same `kubernetes: {namespace: …}`")
             .into());
         }
-        let name = with_input(other, &[], &[], args, |input| render::main_object(&input));
+        let name = with_input(other, &[], &[], args, form, |input| render::main_object(&input));
         after.push((*kind, name));
     }
     let files = match &checked.kubernetes.send {
@@ -90,7 +118,7 @@ pub(super) fn run(app: &App, args: &KubernetesArgs) -> Result<u8> {
         })?,
         None => Vec::new(),
     };
-    let rendered = with_input(checked, &after, &files, args, |input| render::render(&input))
+    let rendered = with_input(checked, &after, &files, args, form, |input| render::render(&input))
         .map_err(|unfit| refusal("Kubernetes", &checked.spec.name, &unfit))?;
     args.job.write(app, &render::yaml(&rendered.objects))?;
     for warning in checked.warnings.iter().chain(&rendered.warnings) {
@@ -105,7 +133,8 @@ fn with_input<T>(
     checked: &CheckedJob,
     after: &[(DependencyKind, String)],
     files: &[SentFile],
-    args: &KubernetesArgs,
+    args: &ObjectArgs,
+    form: JobForm,
     make: impl FnOnce(RenderInput<'_>) -> T,
 ) -> T {
     let begin = checked.begin.map(|begin| begin.at(now())).or(checked.spec.begin);
@@ -122,6 +151,7 @@ fn with_input<T>(
         after,
         options: &checked.kubernetes,
         scheduler: args.scheduler.into(),
+        form,
         suffix: None,
     })
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
+use muster_kubernetes::render::JobForm;
 use muster_model::{QueueName, Unsupported, UserName};
+use muster_slurm::script::operator::SlurmOperator;
 use muster_spec::{CheckedJob, SubmissionSite};
 use serde_json::Map;
 
@@ -26,6 +28,9 @@ pub struct ExportArgs {
 enum ExportCommand {
     Slurm(slurm::SlurmArgs),
     Kubernetes(kubernetes::KubernetesArgs),
+    Trainer(kubernetes::TrainerArgs),
+    Slinky(slurm::SlinkyArgs),
+    Soperator(slurm::SoperatorArgs),
 }
 
 /// Job to write, and where to.
@@ -83,7 +88,12 @@ impl FileArgs {
 pub fn run(app: &App, args: &ExportArgs) -> Result<u8> {
     match &args.target {
         ExportCommand::Slurm(args) => slurm::run(app, args),
-        ExportCommand::Kubernetes(args) => kubernetes::run(app, args),
+        ExportCommand::Kubernetes(args) => kubernetes::run(app, &args.objects, JobForm::Simplest),
+        ExportCommand::Trainer(args) => kubernetes::run(app, &args.objects, JobForm::TrainJob),
+        ExportCommand::Slinky(args) => slurm::run_inside(app, &args.inside, SlurmOperator::Slinky),
+        ExportCommand::Soperator(args) => {
+            slurm::run_inside(app, &args.inside, SlurmOperator::Soperator)
+        }
     }
 }
 

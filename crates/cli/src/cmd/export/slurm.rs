@@ -1,8 +1,10 @@
 //! `muster export slurm`: writes a job as an sbatch script: the one that `muster run --on slurm` submits,
-//! without Muster's own bookkeeping.
+//! without Muster's own bookkeeping; also for Slurm inside Kubernetes.
 
 use anyhow::Result;
 use muster_model::JobSpec;
+use muster_model::slurm::SlurmContainer;
+use muster_slurm::script::operator::{self, SlurmOperator};
 use muster_slurm::script::{self, GeneratedScript, ScriptInput};
 use muster_spec::CheckedJob;
 
@@ -30,12 +32,87 @@ pub(super) struct SlurmArgs {
     job: FileArgs,
 }
 
+const SLINKY_EXAMPLES: &str = "\
+Examples:
+  muster export slinky train.yaml > train.sbatch
+  muster export slinky train.yaml --namespace ml -o train.sbatch";
+
+/// Write a job file as a script for Slurm that Slinky runs in Kubernetes
+///
+/// Users of Slinky submit with sbatch from its login pods, so this is the script of `muster export
+/// slurm`, with a comment on how to get it there and which GPUs the workers need. The image of
+/// `kubernetes: {image: …}` becomes the container if the job names no other for Slurm.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = SLINKY_EXAMPLES)]
+pub(super) struct SlinkyArgs {
+    #[command(flatten)]
+    pub(super) inside: InsideArgs,
+}
+
+const SOPERATOR_EXAMPLES: &str = "\
+Examples:
+  muster export soperator train.yaml > train.sbatch";
+
+/// Write a job file as a script for Slurm that Soperator runs in Kubernetes
+///
+/// Users of Soperator submit with sbatch from its login pods, so this is the script of `muster export
+/// slurm`, with a comment on how to get it there and which GPUs the workers need. The image of
+/// `kubernetes: {image: …}` becomes the container if the job names no other for Slurm.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = SOPERATOR_EXAMPLES)]
+pub(super) struct SoperatorArgs {
+    #[command(flatten)]
+    pub(super) inside: InsideArgs,
+}
+
+/// Job to write for Slurm in Kubernetes.
+#[derive(Debug, clap::Args)]
+pub(super) struct InsideArgs {
+    #[command(flatten)]
+    job: FileArgs,
+    /// Namespace of the Slurm cluster; by default that of the operator's documentation
+    #[arg(long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+}
+
 /// Runs `muster export slurm`; returns its exit code.
 pub(super) fn run(app: &App, args: &SlurmArgs) -> Result<u8> {
-    let jobs = args.job.read()?;
+    write(app, &args.job, render)
+}
+
+/// Runs `muster export slinky` or `muster export soperator`; returns the exit code.
+pub(super) fn run_inside(app: &App, args: &InsideArgs, operator: SlurmOperator) -> Result<u8> {
+    let namespace = args.namespace.as_deref().unwrap_or(operator.default_namespace());
+    write(app, &args.job, |checked| {
+        let mut script = render(&in_its_image(checked))?;
+        script.text = operator::with_comment(&script.text, &checked.spec, operator, namespace);
+        if !checked.kubernetes.volumes.is_empty() {
+            let claims = "`kubernetes: {volumes: …}` is ignored: workers have the mounts of their NodeSet; `slurm: {container-mounts: …}` shows them to the container";
+            script.warnings.push(claims.to_owned());
+        }
+        Ok(script)
+    })
+}
+
+/// Returns a job that runs in the image that it names for Kubernetes, unless it names another one.
+fn in_its_image(checked: &CheckedJob) -> CheckedJob {
+    let mut job = checked.clone();
+    if let (None, Some(image)) = (&job.slurm.container, &job.kubernetes.image) {
+        job.slurm.container = Some(SlurmContainer { image: image.clone(), mounts: Vec::new() });
+    }
+    job
+}
+
+/// Writes the script of a job, and prints what is different and left out.
+fn write(
+    app: &App,
+    args: &FileArgs,
+    render: impl FnOnce(&CheckedJob) -> Result<GeneratedScript, Failure>,
+) -> Result<u8> {
+    let jobs = args.read()?;
     let checked = jobs.selected();
     let script = render(checked)?;
-    args.job.write(app, &script.text)?;
+    args.write(app, &script.text)?;
     for warning in checked.warnings.iter().chain(&script.warnings) {
         app.ui.warning(warning);
     }

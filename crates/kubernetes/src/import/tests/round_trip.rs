@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use super::super::import;
 use crate::node::GpuLabels;
-use crate::render::{GangScheduler, RenderInput, render, yaml};
+use crate::render::{GangScheduler, JobForm, RenderInput, render, yaml};
 
 #[derive(Clone, Debug)]
 struct Generated {
@@ -25,10 +25,11 @@ struct Generated {
     workdir: Option<String>,
     options: KubernetesOptions,
     scheduler: GangScheduler,
+    form: JobForm,
 }
 
 impl Generated {
-    fn of(checked: &CheckedJob, scheduler: GangScheduler) -> Self {
+    fn of(checked: &CheckedJob, scheduler: GangScheduler, form: JobForm) -> Self {
         Self {
             spec: checked.spec.clone(),
             commands: checked.commands.clone(),
@@ -36,6 +37,7 @@ impl Generated {
             workdir: checked.workdir.as_ref().map(|dir| dir.to_string_lossy().into_owned()),
             options: checked.kubernetes.clone(),
             scheduler,
+            form,
         }
     }
 
@@ -51,6 +53,7 @@ impl Generated {
             after: &[],
             options: &self.options,
             scheduler: self.scheduler,
+            form: self.form,
             suffix: None,
         });
         yaml(&rendered.unwrap().objects)
@@ -193,6 +196,16 @@ fn as_service(mut job: Generated, guaranteed: u32, more: u32, port: Option<u16>)
     job
 }
 
+/// Makes a TrainJob of a job.
+fn as_train_job(mut job: Generated) -> Generated {
+    job.form = JobForm::TrainJob;
+    job.spec.array = None;
+    if matches!(job.scheduler, GangScheduler::Kai | GangScheduler::PodGroups) {
+        job.scheduler = GangScheduler::Muster;
+    }
+    job
+}
+
 /// Removes what a scheduler cannot do.
 fn fit(mut job: Generated) -> Generated {
     let spec = &mut job.spec;
@@ -221,13 +234,19 @@ fn job(groups: Vec<TaskGroup>) -> impl Strategy<Value = Generated> {
     (with_terms(spec), commands, env, workdir, options(), scheduler).prop_map(
         move |(spec, commands, env, workdir, options, scheduler)| {
             let commands = names.iter().cloned().zip(commands).collect();
-            fit(Generated { spec, commands, env, workdir, options, scheduler })
+            let form = JobForm::Simplest;
+            fit(Generated { spec, commands, env, workdir, options, scheduler, form })
         },
     )
 }
 
-const SCHEDULERS: [GangScheduler; 4] =
-    [GangScheduler::Muster, GangScheduler::Kueue, GangScheduler::Volcano, GangScheduler::PodGroups];
+const SCHEDULERS: [GangScheduler; 5] = [
+    GangScheduler::Muster,
+    GangScheduler::Kueue,
+    GangScheduler::Volcano,
+    GangScheduler::Kai,
+    GangScheduler::PodGroups,
+];
 
 /// Returns the job without what the objects do not carry.
 fn carried(mut job: Generated) -> Generated {
@@ -246,7 +265,7 @@ fn carried(mut job: Generated) -> Generated {
         // A LocalQueue has no path.
         GangScheduler::Kueue => spec.queue = queue.rsplit('/').next().unwrap_or_default().into(),
         GangScheduler::PodGroups | GangScheduler::None => spec.queue = "default".into(),
-        GangScheduler::Muster | GangScheduler::Volcano => {}
+        GangScheduler::Muster | GangScheduler::Volcano | GangScheduler::Kai => {}
     }
     for command in job.commands.values_mut() {
         if let TaskCommand::Script(text) = command
@@ -268,7 +287,7 @@ fn check(job: Generated) {
         .collect();
     assert!(lost.is_empty(), "{objects}\n{lost:#?}");
     let [again] = &checked(&report.job)[..] else { panic!("one job\n{}", report.job) };
-    let again = Generated::of(again, job.scheduler);
+    let again = Generated::of(again, job.scheduler, job.form);
     let job = carried(job);
     assert_eq!(again.spec, job.spec, "{objects}\n{}", report.job);
     assert_eq!(again.commands, job.commands, "{objects}\n{}", report.job);
@@ -283,6 +302,11 @@ proptest! {
     #[test]
     fn a_job_of_one_role_comes_back(job in group("main").prop_flat_map(|group| job(vec![group]))) {
         check(job);
+    }
+
+    #[test]
+    fn a_train_job_comes_back(job in group("main").prop_flat_map(|group| job(vec![group]))) {
+        check(as_train_job(job));
     }
 
     #[test]
