@@ -101,6 +101,9 @@ pub const SUBMITTED: &str = "muster.run/submitted";
 /// Annotation of an array's object with its indices, as the JSON of a [`muster_model::Array`].
 pub const ARRAY: &str = "muster.run/array";
 
+/// Annotation of the ConfigMap with the files that a job sends: their folder, as the job file names it.
+pub const SENT: &str = "muster.run/sent";
+
 /// Annotation of a service's object with its numbers of replicas, as the JSON of [`muster_model::Replicas`].
 pub const REPLICAS: &str = "muster.run/replicas";
 

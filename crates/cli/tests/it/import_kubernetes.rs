@@ -191,3 +191,24 @@ fn slurm_in_kubernetes_takes_a_script_in_the_image_of_the_job() {
     let run = home.muster(&["export", "slinky", "job.yaml"]).ok();
     assert!(run.stdout.contains("own.sif") && !run.stdout.contains("other/"), "{}", run.stdout);
 }
+
+#[test]
+fn sent_files_are_named_by_their_folder_again() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("code")).unwrap();
+    home.write("code/train.py", "print(1)\n");
+    home.write(
+        "job.yaml",
+        "name: train\ngpus: 1\nrun: python train.py\nkubernetes: {image: r/train:1, send: code}\n",
+    );
+    home.muster(&["export", "kubernetes", "job.yaml", "-o", "objects.yaml"]).ok();
+    let run = home.muster(&["import", "objects.yaml"]).ok();
+    assert!(
+        run.stdout.contains("  send: code\n") && !run.stdout.contains("workdir"),
+        "{}",
+        run.stdout
+    );
+    home.write("again.yaml", &run.stdout);
+    let again = home.muster(&["export", "kubernetes", "again.yaml"]).ok();
+    assert_eq!(again.stdout, home.read("objects.yaml"));
+}

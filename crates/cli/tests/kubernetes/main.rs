@@ -18,6 +18,7 @@ mod definitions;
 mod explain;
 mod export;
 mod gang_objects;
+mod import;
 mod inventory;
 mod jobs;
 mod kueue;

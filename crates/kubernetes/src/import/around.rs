@@ -5,7 +5,7 @@ use super::document::child;
 use super::draft::JobDraft;
 use super::found::FoundJob;
 use super::object::ImportedObject;
-use super::{pod_group, services};
+use super::{files, pod_group, services};
 use crate::{kueue, names};
 
 /// Reads the objects around the jobs.
@@ -22,9 +22,14 @@ pub(super) fn read(objects: &mut [ImportedObject], jobs: &mut [FoundJob]) {
         let object = &mut objects[jobs[index].object];
         dependencies(object, &mut jobs[index].draft, &earlier);
         pod_group::of_kai(object, &mut jobs[index]);
+        files::remove_workdir(&mut jobs[index].draft);
     }
     for index in 0..objects.len() {
         match (objects[index].group(), objects[index].kind()) {
+            ("", "ConfigMap") => {
+                let drafts = jobs.iter_mut().map(|job| &mut job.draft);
+                files::config_map(&mut objects[index], drafts);
+            }
             ("", "Service") => service(index, objects, jobs),
             (_, "PodGroup") => pod_group::read(index, objects, jobs),
             (kueue::GROUP, _) => queue(&mut objects[index]),

@@ -30,6 +30,8 @@ pub(super) struct JobDraft {
     pub(super) topology: Option<(&'static str, String)>,
     pub(super) env: Vec<(String, String)>,
     pub(super) kubernetes: OptionsDraft,
+    /// ConfigMap with the files that the job sends; no field of the job file.
+    pub(super) sent_from: Option<String>,
 }
 
 /// Replicas of a service.
@@ -82,6 +84,7 @@ pub(super) struct OptionsDraft {
     pub(super) service_account: Option<String>,
     pub(super) pull_secrets: Vec<String>,
     pub(super) volumes: Vec<String>,
+    pub(super) send: Option<String>,
     pub(super) env_from: Vec<String>,
     pub(super) shm_bytes: Option<u64>,
     pub(super) gpu_resource: Option<String>,
@@ -216,6 +219,7 @@ impl OptionsDraft {
         fields.text("service-account", self.service_account.as_deref());
         fields.list("pull-secrets", &self.pull_secrets);
         fields.list("volumes", &self.volumes);
+        fields.text("send", self.send.as_deref());
         fields.list("env-from", &self.env_from);
         fields.value("shm", self.shm_bytes.map(bytes));
         fields.text("gpu-resource", self.gpu_resource.as_deref());

@@ -102,6 +102,7 @@ fn job_set(object: &mut ImportedObject, found: &mut FoundJob) {
         let spec = format!("{at}/template/spec");
         let each = object.peek_number(&format!("{spec}/parallelism")).unwrap_or(1);
         object.field(&format!("{at}/replicas"), "the number of tasks");
+        object.field(&format!("{at}/groupName"), "all tasks of a job start together");
         for field in ["completionMode", "completions", "parallelism"] {
             object.field(&format!("{spec}/{field}"), "the number of tasks");
         }
@@ -111,8 +112,23 @@ fn job_set(object: &mut ImportedObject, found: &mut FoundJob) {
     }
     let restarts = object.number("/spec/failurePolicy/maxRestarts", "restart");
     found.draft.restarts = restarts.filter(|count| *count > 0);
-    object.field("/spec/network", "the address of rank 0 is in $MASTER_ADDR");
+    object.near(
+        "/spec/failurePolicy/restartStrategy",
+        "restart: all tasks end before they start again",
+    );
+    if object.peek_text("/spec/successPolicy/operator") == Some("All")
+        && object.children("/spec/successPolicy/targetReplicatedJobs").is_empty()
+    {
+        object.field("/spec/successPolicy", "a job has succeeded when all its tasks have");
+    }
+    for field in ["network", "coordinator"] {
+        object.field(&format!("/spec/{field}"), "the address of rank 0 is in $MASTER_ADDR");
+    }
     object.near("/spec/startupPolicy", "all tasks of a job start together");
+    object.near(
+        "/spec/ttlSecondsAfterFinished",
+        "ended jobs are kept as their site says; those of `muster run` on Kubernetes for a week",
+    );
 }
 
 /// Reads how a Job ends: restarts, deadline, and what remains.

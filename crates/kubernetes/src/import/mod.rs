@@ -6,6 +6,7 @@ mod command;
 mod container;
 mod document;
 mod draft;
+mod files;
 mod finding;
 mod found;
 mod job;

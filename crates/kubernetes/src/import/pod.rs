@@ -7,6 +7,7 @@ use super::command::{self, OwnNames};
 use super::container;
 use super::document::child;
 use super::draft::{GroupDraft, JobDraft};
+use super::files;
 use super::object::ImportedObject;
 use super::reasons::{DIFFERS, TOPOLOGY};
 use crate::group::is_gang_key;
@@ -51,6 +52,9 @@ pub(super) fn read(
             job.kubernetes = options;
         }
         group.task = task;
+    }
+    if is_own {
+        files::read(object, &spec, &containers, job);
     }
     for at in containers.iter().skip(tasks) {
         object.lost(at, super::reasons::CONTAINER);
@@ -173,6 +177,8 @@ fn options(object: &mut ImportedObject, spec: &str, job: &mut JobDraft, is_first
     };
     let options = &mut job.kubernetes;
     one("serviceAccountName", "kubernetes: {service-account}", &mut options.service_account);
+    // The account that pods have without a name.
+    options.service_account = options.service_account.take().filter(|name| name != "default");
     one("priorityClassName", "kubernetes: {priority-class}", &mut options.priority_class);
     one("runtimeClassName", "kubernetes: {runtime-class}", &mut options.runtime_class);
     for at in object.children(&format!("{spec}/imagePullSecrets")) {
@@ -197,6 +203,7 @@ fn options(object: &mut ImportedObject, spec: &str, job: &mut JobDraft, is_first
     ] {
         object.field(&format!("{spec}/{field}"), says);
     }
+    set_by_cluster(object, spec);
     // What is the default, or what the export writes.
     for (field, usual) in [
         ("shareProcessNamespace", Value::Bool(true)),
@@ -205,6 +212,8 @@ fn options(object: &mut ImportedObject, spec: &str, job: &mut JobDraft, is_first
         ("hostNetwork", Value::Bool(false)),
         ("enableServiceLinks", Value::Bool(true)),
         ("preemptionPolicy", "PreemptLowerPriority".into()),
+        ("priority", 0.into()),
+        ("serviceAccountName", "default".into()),
     ] {
         let at = format!("{spec}/{field}");
         if object.get(&at) == Some(&usual) {
@@ -218,6 +227,38 @@ fn options(object: &mut ImportedObject, spec: &str, job: &mut JobDraft, is_first
         object.field(&format!("{spec}/securityContext"), "as by default");
     }
 }
+
+/// Notes what the API server, its admission and the scheduler write into a pod.
+fn set_by_cluster(object: &mut ImportedObject, spec: &str) {
+    let says = "set by the cluster";
+    for at in object.children(&format!("{spec}/tolerations")) {
+        let key = object.peek_text(&format!("{at}/key")).unwrap_or_default();
+        let is_usual = object.peek_number(&format!("{at}/tolerationSeconds")) == Some(300);
+        if is_usual && EVICTIONS.contains(&key) {
+            object.field(&at, says);
+        }
+    }
+    for at in object.children(&format!("{spec}/volumes")) {
+        let is_account =
+            object.peek_text(&format!("{at}/name")).is_some_and(|name| name.starts_with(ACCOUNT));
+        if is_account && object.get(&format!("{at}/projected")).is_some() {
+            object.field(&at, says);
+        }
+    }
+    for at in object.children(&format!("{spec}/containers/0/volumeMounts")) {
+        if object.peek_text(&format!("{at}/name")).is_some_and(|name| name.starts_with(ACCOUNT)) {
+            object.field(&at, says);
+        }
+    }
+    if object.get("/metadata/uid").is_some() {
+        object.field(&format!("{spec}/nodeName"), says);
+    }
+}
+
+/// Taints that pods tolerate for five minutes without asking (admission plugin DefaultTolerationSeconds).
+const EVICTIONS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+/// Start of the name of the volume with the credentials of a pod's service account.
+const ACCOUNT: &str = "kube-api-access-";
 
 /// Reads rules for nodes: labels, excluded nodes, and pods that avoid each other.
 fn nodes(

@@ -217,3 +217,24 @@ fn ids_are_unique() {
     all.dedup();
     assert_eq!(all.len(), count);
 }
+
+#[test]
+fn defaults_of_a_job_set_lose_nothing() {
+    let role = |name: &str| {
+        format!(
+            "    - name: {name}\n      groupName: default\n      replicas: 2\n      template:\n        spec:\n          backoffLimit: 0\n{}",
+            template(name, 10)
+        )
+    };
+    let policies = "  failurePolicy: {maxRestarts: 2, restartStrategy: Recreate}\n  successPolicy: {operator: All, targetReplicatedJobs: []}\n  startupPolicy: {startupPolicyOrder: AnyOrder}\n  ttlSecondsAfterFinished: 60\n";
+    let job_set = |policies: &str| {
+        format!(
+            "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {{name: grpo}}\nspec:\n{policies}  replicatedJobs:\n{}{}",
+            role("head"),
+            role("work")
+        )
+    };
+    check(&job_set(policies), &[]);
+    assert!(imported(&job_set(policies)).job.contains("restart: 2\n"));
+    check(&job_set(&policies.replace("operator: All", "operator: Any")), &[("field-lost", 6)]);
+}

@@ -14,6 +14,8 @@ use super::pod::PodTemplate;
 const RUNTIME: &str = "ClusterTrainingRuntime";
 /// Label of the Job of a runtime whose pods train; the others prepare data.
 const STEP: &str = "/template/metadata/labels/trainer.kubeflow.org~1trainjob-ancestor-step";
+/// Controller of a TrainJob that names none.
+const CONTROLLER: &str = "trainer.kubeflow.org/trainjob-controller";
 const CONTAINER: &str = "node";
 
 /// Part of a resulting template, and where it is written.
@@ -168,9 +170,12 @@ fn note_runtime(runtime: &mut ImportedObject) {
     runtime
         .near(&format!("{template}/successPolicy"), "a job has succeeded when all its tasks have");
     runtime.near(&format!("{template}/startupPolicy"), "all tasks of a job start together");
+    let is_mpi = runtime.get("/spec/mlPolicy/mpi").is_some();
     for at in runtime.children(&format!("{template}/replicatedJobs")) {
         let step = format!("{at}{STEP}");
-        if runtime.peek_text(&step).is_none_or(|step| step == "trainer") {
+        if is_mpi && runtime.get(&step).is_none() {
+            runtime.near(&at, "ranks are tasks, on the same nodes as the launcher's pod");
+        } else if runtime.peek_text(&step).is_none_or(|step| step == "trainer") {
             runtime.field(&step, "says what it is");
             for field in ["name", "replicas", "groupName", "template/metadata"] {
                 runtime.near(&format!("{at}/{field}"), "the number of tasks is that of the nodes");
@@ -222,6 +227,9 @@ pub(super) fn read(
     // 3. How it starts and ends.
     object.field("/spec/runtimeRef", "says what it is");
     object.field("/spec/suspend", "the scheduler starts it");
+    if object.peek_text("/spec/managedBy") == Some(CONTROLLER) {
+        object.field("/spec/managedBy", "as by default");
+    }
     let deadline = "/spec/activeDeadlineSeconds";
     if let Some(secs) = object.peek_number(deadline) {
         found.draft.time_secs = Some(found.draft.time_secs.unwrap_or(u64::MAX).min(secs));

@@ -8,16 +8,17 @@ use serde_json::{Map, Value, json};
 use super::JobShape;
 
 /// Working directory of a job that names none.
-const WORKDIR: &str = "/workdir";
+pub(crate) const WORKDIR: &str = "/workdir";
 
 /// Path of the ConfigMap in the container that copies it. A folder in it has the files: beside it are
 /// those by which a kubelet replaces all at once.
 const SOURCE: &str = "/muster/files";
 const FOLDER: &str = "sent";
+const FILES: &str = "/muster/files/sent/.";
 
 /// Names of the volumes.
-const SENT: &str = "sent";
-const COPY: &str = "workdir";
+pub(crate) const SENT: &str = "sent";
+pub(crate) const COPY: &str = "workdir";
 
 /// File that is sent with a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,12 +94,16 @@ pub(super) fn copier(job: &JobShape<'_>, mut resources: Value) -> Option<Value> 
             amounts.retain(|name, _| !name.contains('/'));
         }
     }
-    let source = format!("{SOURCE}/{FOLDER}/.");
     Some(json!({
         "name": "files",
         "image": job.input.options.image.as_deref(),
-        "command": ["cp", "-RL", source, path],
+        "command": ["cp", "-RL", FILES, path],
         "resources": resources,
         "volumeMounts": [{"name": SENT, "mountPath": SOURCE}, mount],
     }))
+}
+
+/// Returns true if a command is that of the container that copies the files.
+pub(crate) fn is_copier(command: &[&str]) -> bool {
+    matches!(command, ["cp", "-RL", FILES, _])
 }

@@ -11,6 +11,7 @@ mod service;
 mod train_job;
 
 pub(crate) use command::own_program;
+pub(crate) use files::{COPY, SENT, WORKDIR, is_copier};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -65,6 +65,9 @@ pub(super) fn sent_files(job: &JobShape<'_>) -> Option<Value> {
     let mut object = object(job, "v1", "ConfigMap", Value::Null);
     let fields = object.as_object_mut()?;
     fields.remove("spec");
+    if let Some(folder) = &job.input.options.send {
+        fields["metadata"]["annotations"] = json!({names::SENT: **folder});
+    }
     fields.extend(files::fields(sent));
     (!sent.is_empty()).then_some(object)
 }

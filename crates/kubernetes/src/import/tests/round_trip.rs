@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use super::super::import;
 use crate::node::GpuLabels;
-use crate::render::{GangScheduler, JobForm, RenderInput, render, yaml};
+use crate::render::{GangScheduler, JobForm, RenderInput, SentFile, render, yaml};
 
 #[derive(Clone, Debug)]
 struct Generated {
@@ -26,18 +26,21 @@ struct Generated {
     options: KubernetesOptions,
     scheduler: GangScheduler,
     form: JobForm,
+    files: Vec<SentFile>,
 }
 
 impl Generated {
-    fn of(checked: &CheckedJob, scheduler: GangScheduler, form: JobForm) -> Self {
+    /// Reads a job file, of a job for the same cluster that sends the same files.
+    fn of(checked: &CheckedJob, job: &Generated) -> Self {
         Self {
             spec: checked.spec.clone(),
             commands: checked.commands.clone(),
             env: checked.env.clone(),
             workdir: checked.workdir.as_ref().map(|dir| dir.to_string_lossy().into_owned()),
             options: checked.kubernetes.clone(),
-            scheduler,
-            form,
+            scheduler: job.scheduler,
+            form: job.form,
+            files: job.files.clone(),
         }
     }
 
@@ -48,7 +51,7 @@ impl Generated {
             env: &self.env,
             workdir: self.workdir.as_deref(),
             gpu_labels: &GpuLabels::default(),
-            files: &[],
+            files: &self.files,
             has_output_files: false,
             after: &[],
             options: &self.options,
@@ -230,14 +233,28 @@ fn job(groups: Vec<TaskGroup>) -> impl Strategy<Value = Generated> {
         pairs.into_iter().filter(|_| has).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
     });
     let scheduler = proptest::sample::select(&SCHEDULERS[..]);
-    let workdir = proptest::option::of(Just("/data/run".to_owned()));
-    (with_terms(spec), commands, env, workdir, options(), scheduler).prop_map(
-        move |(spec, commands, env, workdir, options, scheduler)| {
+    let workdir = proptest::option::of(Just("/srv/run".to_owned()));
+    (with_terms(spec), commands, env, workdir, options(), scheduler, files()).prop_map(
+        move |(spec, commands, env, workdir, mut options, scheduler, files)| {
             let commands = names.iter().cloned().zip(commands).collect();
             let form = JobForm::Simplest;
-            fit(Generated { spec, commands, env, workdir, options, scheduler, form })
+            options.send = (!files.is_empty()).then(|| "code".into());
+            fit(Generated { spec, commands, env, workdir, options, scheduler, form, files })
         },
     )
+}
+
+/// Files that a job sends: none, or a program and data that is no text.
+fn files() -> impl Strategy<Value = Vec<SentFile>> {
+    proptest::bool::ANY.prop_map(|has| {
+        let file = |path: &str, content: &[u8], is_executable| SentFile {
+            path: path.to_owned(),
+            content: content.to_vec(),
+            is_executable,
+        };
+        let all = [file("train.py", b"print(1)\n", true), file("a/net.bin", &[255, 0], false)];
+        all.into_iter().filter(|_| has).collect()
+    })
 }
 
 const SCHEDULERS: [GangScheduler; 5] = [
@@ -287,7 +304,7 @@ fn check(job: Generated) {
         .collect();
     assert!(lost.is_empty(), "{objects}\n{lost:#?}");
     let [again] = &checked(&report.job)[..] else { panic!("one job\n{}", report.job) };
-    let again = Generated::of(again, job.scheduler, job.form);
+    let again = Generated::of(again, &job);
     let job = carried(job);
     assert_eq!(again.spec, job.spec, "{objects}\n{}", report.job);
     assert_eq!(again.commands, job.commands, "{objects}\n{}", report.job);

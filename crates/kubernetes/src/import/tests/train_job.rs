@@ -119,6 +119,9 @@ fn ranks_of_mpi_in_a_train_job_become_tasks() {
         .replace("torch: {}", "mpi: {numProcPerNode: 8, runLauncherAsNode: true}")
         .replace("[torchrun, train.py]", "[mpirun, -np, \"32\", ./bench]");
     check(&text, &[]);
+    // Beside the launcher's pod there are those in which it starts ranks.
+    let workers = "        - name: workers\n          template: {spec: {template: {spec: {containers: [{name: node, image: r/torch:1}]}}}}\n";
+    check(&format!("{text}{workers}"), &[]);
     let job = imported(&text).job;
     assert!(job.starts_with("name: tune\nnodes: 4\ntasks-per-node: 8\ngpus: 8\n"), "{job}");
     check(&text.replace("\"32\"", "\"16\""), &[("mpi-ranks-differ", 9)]);
