@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -20,6 +21,10 @@ use crate::env::TAG_VARIABLE;
 /// Clock ticks per second in `/proc`: the kernel always reports hundredths of a second (proc(5),
 /// time(7): `USER_HZ`).
 pub const TICKS_PER_SEC: u64 = 100;
+
+/// Size of the first read of an environment: most are smaller, and the kernel limits one variable to
+/// as much.
+const FIRST_READ_BYTES: usize = 128 << 10;
 
 /// Unique identity of a process: never reused, also across reboots.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -214,7 +219,7 @@ pub fn working_dir(pid: i32) -> Option<(PathBuf, bool)> {
 pub fn is_own_with_argument(pid: i32, argument: &str) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let is_own = std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|found| found.uid() == own);
-    let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let arguments = read_at_once(Path::new(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
     is_own && arguments.split(|byte| *byte == 0).any(|found| found == argument.as_bytes())
 }
 
@@ -247,10 +252,28 @@ pub fn has_tag(pid: i32, tag: &str) -> bool {
     tag_of(pid).is_some_and(|found| found == tag)
 }
 
+/// Reads a file of `/proc` in one call. After a first call a process may execute another program, and
+/// a second call then reports the end of the file: what was read would look complete.
+///
+/// # Errors
+/// The file cannot be opened or read.
+pub fn read_at_once(path: &Path) -> io::Result<Vec<u8>> {
+    let mut size = FIRST_READ_BYTES;
+    loop {
+        let mut bytes = vec![0; size];
+        let count = File::open(path)?.read(&mut bytes)?;
+        if count < size {
+            bytes.truncate(count);
+            return Ok(bytes);
+        }
+        size *= 2;
+    }
+}
+
 /// Returns the tag in a process's environment; `None` without one, or where it cannot be read.
 #[must_use]
 pub fn tag_of(pid: i32) -> Option<String> {
-    let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environ = read_at_once(Path::new(&format!("/proc/{pid}/environ"))).ok()?;
     environ.split(|byte| *byte == 0).find_map(|variable| {
         let value = variable.strip_prefix(TAG_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
         Some(String::from_utf8_lossy(value).into_owned())
@@ -327,6 +350,17 @@ mod tests {
         }
         assert_eq!(Stat::parse("42 (x"), None);
         assert_eq!(Stat::parse("42 (x) S"), None);
+    }
+
+    #[test]
+    fn a_file_is_read_whole_whatever_its_size() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for size in [0, 1, FIRST_READ_BYTES - 1, FIRST_READ_BYTES, 5 * FIRST_READ_BYTES] {
+            let bytes = vec![b'x'; size];
+            std::fs::write(file.path(), &bytes).unwrap();
+            assert_eq!(read_at_once(file.path()).unwrap(), bytes);
+        }
+        assert!(read_at_once(Path::new("/no/such/file")).is_err());
     }
 
     proptest::proptest! {

@@ -124,7 +124,7 @@ fn environment(folder: &Path) -> ReadEnvironment {
     // An empty environment is real (`env -i`) if there is a command line, which the exec sets at
     // the same time.
     for _ in 0..2 {
-        match fs::read(folder.join("environ")) {
+        match process::read_at_once(&folder.join("environ")) {
             Err(_) => return ReadEnvironment::None,
             Ok(bytes) if !bytes.is_empty() => return ReadEnvironment::Known(variables(&bytes)),
             Ok(_) => {}
