@@ -7,6 +7,7 @@
 
 pub mod cgroup;
 pub mod conform;
+pub mod device_files;
 pub mod driver;
 pub mod env;
 pub mod epoch;

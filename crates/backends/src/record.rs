@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::CgroupPlan;
+use crate::device_files::ClosedFiles;
 use crate::epoch::Epoch;
 use crate::process::ProcessKey;
 use crate::segments;
@@ -123,6 +124,9 @@ pub struct OrderRecord {
     /// Soft limit of open files for the task, where the daemon raised its own.
     #[serde(default)]
     pub open_files: Option<u64>,
+    /// Device files of GPUs that the task was not allocated.
+    #[serde(default)]
+    pub closed_files: ClosedFiles,
     /// Size of the output kept on disk; 0 is no limit.
     #[serde(default)]
     pub log_limit: Bytes,

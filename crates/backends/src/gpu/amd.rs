@@ -1,9 +1,11 @@
 //! AMD GPUs as the kernel's `amdgpu` driver lists them in sysfs; no library is needed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use muster_model::unit::Bytes;
 use muster_model::{Device, gpu_model};
+
+use super::DetectedGpu;
 
 /// AMD's PCI vendor id.
 const VENDOR: u32 = 0x1002;
@@ -11,7 +13,7 @@ const VENDOR: u32 = 0x1002;
 /// Returns the devices below a `/sys/class/drm` directory, in order of card number. Devices without
 /// a unique id (integrated graphics) are left out: ROCm can select a device only by that id.
 #[must_use]
-pub fn devices(drm: &Path) -> Vec<Device> {
+pub fn gpus(drm: &Path) -> Vec<DetectedGpu> {
     let entries = std::fs::read_dir(drm).into_iter().flatten().flatten();
     let mut cards: Vec<(u32, std::path::PathBuf)> = entries
         .filter_map(|entry| {
@@ -20,7 +22,23 @@ pub fn devices(drm: &Path) -> Vec<Device> {
         })
         .collect();
     cards.sort_unstable();
-    cards.iter().filter_map(|(_, card)| device(card)).collect()
+    let gpu = |card: &Path| Some(DetectedGpu { device: device(card)?, files: device_files(card) });
+    cards.iter().filter_map(|(_, card)| gpu(card)).collect()
+}
+
+/// Returns the device files through which programs can compute on a card: `/dev/dri/renderD128`, and
+/// `/dev/dri/card0`, which gives its owner the same.
+fn device_files(card: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(card.join("drm")).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_device = |name: &String| {
+        let number = ["renderD", "card"].iter().find_map(|prefix| name.strip_prefix(prefix));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let mut files: Vec<PathBuf> =
+        names.filter(is_device).map(|name| Path::new("/dev/dri").join(name)).collect();
+    files.sort();
+    files
 }
 
 fn device(card: &Path) -> Option<Device> {
@@ -69,11 +87,17 @@ mod tests {
         card("card3", &[("vendor", "0x10de\n")]);
         card("card4", &amd("0123456789abcdef\n")[..3]);
         card("card2-DP-1", &[]);
-        let found = devices(temp.path());
-        let names: Vec<&str> = found.iter().map(|device| device.uuid.as_ref()).collect();
+        for name in ["renderD138", "card10", "controlD74", "card10-DP-1"] {
+            std::fs::create_dir_all(temp.path().join("card10/device/drm").join(name)).unwrap();
+        }
+        let found = gpus(temp.path());
+        let names: Vec<&str> = found.iter().map(|gpu| gpu.device.uuid.as_ref()).collect();
         assert_eq!(names, ["GPU-0123456789abcdef", "GPU-000000000000aabb"]);
-        assert_eq!(found[0].model.as_str(), "mi300x");
-        assert_eq!(found[0].memory, Bytes(206_141_652_992));
-        assert!(devices(Path::new("/nowhere")).is_empty());
+        assert_eq!(found[0].device.model.as_str(), "mi300x");
+        assert_eq!(found[0].device.memory, Bytes(206_141_652_992));
+        let files = ["/dev/dri/card10", "/dev/dri/renderD138"].map(PathBuf::from);
+        assert_eq!(found[0].files, <[PathBuf; 0]>::default());
+        assert_eq!(found[1].files, files);
+        assert!(gpus(Path::new("/nowhere")).is_empty());
     }
 }

@@ -96,12 +96,13 @@ impl ForeignDebounce {
 /// Checks periodically until the report channel is closed. Does nothing without an NVIDIA device.
 pub fn watch(
     runtime: &Handle,
-    found: DetectedGpus,
+    found: &DetectedGpus,
     ours: OwnProcesses,
     node: NodeName,
     reports: &Reports,
 ) {
-    if found.devices.iter().all(|device| device.is_virtual) {
+    let devices = found.devices();
+    if devices.iter().all(|device| device.is_virtual) {
         return;
     }
     let reports = reports.clone();
@@ -111,7 +112,7 @@ pub fn watch(
         let mut steady = ForeignDebounce::default();
         while !reports.is_closed() {
             let ours = ours.clone();
-            let devices = found.devices.clone();
+            let devices = devices.clone();
             let look = tokio::task::spawn_blocking(move || {
                 let seen = foreign_devices(&probe.describe(), &devices, &|pid| ours.has(pid));
                 (probe, seen)
@@ -130,7 +131,7 @@ pub fn watch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::nvml::devices_of;
+    use crate::gpu::nvml::gpus_of;
 
     fn gpu(uuid: &str, pids: &[u32]) -> NvmlGpu {
         NvmlGpu {
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn only_devices_with_foreign_processes_count() {
         let described = [gpu("GPU-0", &[10, 20]), gpu("GPU-1", &[10]), gpu("GPU-2", &[])];
-        let devices = devices_of(&described);
+        let devices: Vec<_> = gpus_of(&described).into_iter().map(|gpu| gpu.device).collect();
         let foreign = foreign_devices(&described, &devices, &|pid| pid == 10);
         assert_eq!(foreign, DeviceSet::one(0));
     }

@@ -3,9 +3,13 @@
 //!
 //! The library is behind [`GpuProbe`], so that tests can use recorded results.
 
+use std::path::PathBuf;
+
 use muster_model::unit::Bytes;
 use muster_model::{Device, gpu_model};
 use nvml_wrapper::Nvml;
+
+use super::DetectedGpu;
 
 /// Maximum number of NVLinks of a GPU (`NVML_NVLINK_MAX_LINKS`).
 const MAX_NVLINKS: u32 = 18;
@@ -19,6 +23,8 @@ pub struct NvmlGpu {
     pub uuid: String,
     /// Memory in bytes; 0 when unknown.
     pub memory_bytes: u64,
+    /// Number of its device file, `/dev/nvidia0` and so on; `None` for slices, which have none.
+    pub minor: Option<u32>,
     /// True when at least one of its NVLinks is up.
     pub is_linked: bool,
     /// True in multi-instance (MIG) mode: work runs on slices only.
@@ -73,6 +79,7 @@ impl Library {
             name: device.name().ok()?,
             uuid: device.uuid().ok()?,
             memory_bytes: device.memory_info().map_or(0, |memory| memory.total),
+            minor: device.minor_number().ok(),
             is_linked: (0..MAX_NVLINKS)
                 .any(|link| device.link_wrapper_for(link).is_active().unwrap_or(false)),
             is_split,
@@ -107,16 +114,19 @@ pub fn interconnect(described: &[NvmlGpu]) -> Option<&'static str> {
 
 /// Returns the devices that can be allocated: whole GPUs, and the slices of split ones.
 #[must_use]
-pub fn devices_of(described: &[NvmlGpu]) -> Vec<Device> {
-    let mut devices = Vec::new();
+pub fn gpus_of(described: &[NvmlGpu]) -> Vec<DetectedGpu> {
+    let mut gpus = Vec::new();
     for gpu in described {
+        let file = gpu.minor.map(|minor| PathBuf::from(format!("/dev/nvidia{minor}")));
+        let detected = |device| DetectedGpu { device, files: Vec::from_iter(file.clone()) };
         if gpu.is_split {
-            devices.extend(gpu.slices.iter().map(|slice| device(slice, Some(&gpu.uuid))));
+            let slices = gpu.slices.iter().map(|slice| device(slice, Some(&gpu.uuid)));
+            gpus.extend(slices.map(detected));
         } else {
-            devices.push(device(gpu, None));
+            gpus.push(detected(device(gpu, None)));
         }
     }
-    devices
+    gpus
 }
 
 /// Returns pairs of device UUID and pid of a process that uses the device. A process on a split GPU
@@ -170,14 +180,17 @@ mod tests {
                 gpu("NVIDIA H100 80GB HBM3 MIG 3g.40gb", "MIG-a", &[7]),
                 gpu("NVIDIA H100 80GB HBM3 MIG 3g.40gb", "MIG-b", &[]),
             ],
+            minor: Some(1),
             ..gpu("NVIDIA H100 80GB HBM3", "GPU-1", &[7, 9])
         };
         let empty = NvmlGpu { is_split: true, ..gpu("NVIDIA H100 80GB HBM3", "GPU-2", &[]) };
         let described = [gpu("NVIDIA H100 80GB HBM3", "GPU-0", &[5]), split, empty];
-        let devices = devices_of(&described);
-        let names: Vec<_> = devices
+        let gpus = gpus_of(&described);
+        let names: Vec<_> = gpus
             .iter()
-            .map(|d| (d.uuid.as_ref(), d.model.as_str(), d.slice_of.as_deref()))
+            .map(|DetectedGpu { device, .. }| {
+                (device.uuid.as_ref(), device.model.as_str(), device.slice_of.as_deref())
+            })
             .collect();
         assert_eq!(
             names,
@@ -187,6 +200,9 @@ mod tests {
                 ("MIG-b", "h100-3g.40gb", Some("GPU-1"))
             ]
         );
+        let files: Vec<_> = gpus.iter().map(|gpu| gpu.files.as_slice()).collect();
+        let split = [PathBuf::from("/dev/nvidia1")];
+        assert_eq!(files, [&[][..], &split, &split]);
         assert_eq!(users_of(&described), [("GPU-0", 5), ("MIG-a", 7), ("MIG-a", 9), ("MIG-b", 9)]);
     }
 

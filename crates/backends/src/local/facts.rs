@@ -29,7 +29,7 @@ pub(super) fn node(name: &NodeName, found: &DetectedGpus) -> io::Result<NodeSpec
     let memory = cgroup::own_memory_limit().map_or(memory, |limit| memory.min(limit));
     Ok(NodeSpec {
         name: name.clone(),
-        devices: found.devices.clone(),
+        devices: found.devices(),
         cpus: CpuMilli(cpus.saturating_mul(1000)),
         memory,
         extras: BTreeMap::new(),

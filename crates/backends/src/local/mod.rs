@@ -28,6 +28,7 @@ pub use crate::supervise;
 pub use virtual_gpus::VirtualGpus;
 
 use crate::cgroup::Hierarchies;
+use crate::device_files::DeviceFiles;
 use crate::driver::{Backend, BackendCommand, Capabilities, ExpectedTask, PastReport, Reports};
 use crate::epoch::Epochs;
 use crate::gpu;
@@ -160,7 +161,6 @@ impl LocalBackend {
 
         // 2. Create the directories: the instance name is the hash of a canonical path.
         let jobs = config.state_dir.join("jobs");
-        let sockets = config.runtime_dir.join(SOCKETS);
         private_dir(&jobs)?;
         runtime_dirs(&config)?;
         let live = LiveList::of(&jobs, config.epochs.clone());
@@ -171,14 +171,20 @@ impl LocalBackend {
         let (node, found) =
             inspect(&config.node_name, config.virtual_gpus.as_ref()).map_err(LocalError::Facts)?;
 
+        let device_files = if config.system {
+            DeviceFiles::detect(&found, &config.runtime_dir)
+        } else {
+            DeviceFiles::open_to_all()
+        };
+
         // 4. Clean up old groups and start the check for foreign processes.
         let shared =
-            Arc::new(Shared::new(config, jobs, sockets, live, hierarchies, reports, runtime));
+            Arc::new(Shared::new(config, jobs, live, hierarchies, device_files, reports, runtime));
         let needed =
             shared.live.all().into_iter().map(|(id, rank)| shared.group_name(id, rank)).collect();
         shared.hierarchies.tidy(&shared.instance, &needed);
         let name = shared.config.node_name.clone();
-        gpu::foreign::watch(&shared.runtime, found, shared.own_processes(), name, &shared.reports);
+        gpu::foreign::watch(&shared.runtime, &found, shared.own_processes(), name, &shared.reports);
         Ok(Self { shared, nodes: vec![node] })
     }
 }
@@ -194,7 +200,7 @@ impl Backend for LocalBackend {
             max_processes: self.shared.processes,
             log_limit: self.shared.config.limits.log,
             kill_by: groups.kill_by().to_owned(),
-            devices_enforced_by: None,
+            devices_enforced_by: self.shared.device_files.enforced_by().map(str::to_owned),
         }
     }
 

@@ -17,6 +17,7 @@ use super::idle_supervisors::{IdleSupervisor, IdleSupervisors};
 use super::rejoin::Rejoin;
 use super::{LocalConfig, facts};
 use crate::cgroup::{Hierarchies, name_prefix, own_group};
+use crate::device_files::DeviceFiles;
 use crate::driver::{Report, Reports};
 use crate::epoch::Epoch;
 use crate::gpu::foreign::OwnProcesses;
@@ -36,6 +37,7 @@ pub(super) struct Shared {
     checkpoints: PathBuf,
     pub(super) live: LiveList,
     pub(super) hierarchies: Hierarchies,
+    pub(super) device_files: DeviceFiles,
     pub(super) instance: String,
     /// `oom_score_adj` that tasks get back where supervisors are protected from the out-of-memory
     /// killer, which requires root.
@@ -110,9 +112,9 @@ impl Shared {
     pub(super) fn new(
         config: LocalConfig,
         jobs: PathBuf,
-        sockets: PathBuf,
         live: LiveList,
         hierarchies: Hierarchies,
+        device_files: DeviceFiles,
         reports: Reports,
         runtime: Handle,
     ) -> Self {
@@ -139,11 +141,12 @@ impl Shared {
             processes: config.limits.processes.unwrap_or_else(facts::max_processes),
             open_files: facts::raise_open_files(),
             checkpoints: config.runtime_dir.join("checkpoints"),
+            sockets: config.runtime_dir.join(super::SOCKETS),
             config,
             jobs,
-            sockets,
             live,
             hierarchies,
+            device_files,
             instance,
             reports,
             runtime,

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cgroup::CgroupPlan;
+use crate::device_files::ClosedFiles;
 use crate::record::OrderRecord;
 
 /// Everything stage two needs, sent to it over the control socket.
@@ -48,6 +49,9 @@ pub struct ExecPlan {
     pub oom_score_adj: Option<i32>,
     /// Soft limit of open files; `None` keeps the supervisor's.
     pub open_files: Option<u64>,
+    /// Device files that are closed to it.
+    #[serde(default)]
+    pub closed_files: ClosedFiles,
     /// True when standard output is a terminal, which becomes the controlling terminal.
     pub terminal: bool,
 }
@@ -65,6 +69,7 @@ impl ExecPlan {
             cgroup: order.cgroup.clone(),
             oom_score_adj: order.oom_score_adj,
             open_files: order.open_files,
+            closed_files: order.closed_files.clone(),
             terminal: order.terminal,
         }
     }
@@ -213,6 +218,10 @@ fn prepare(plan: &ExecPlan) -> Result<Program, ExecError> {
         setrlimit(Resource::Nofile, limit)
             .map_err(|error| format!("cannot limit open files: {error}"))?;
     }
+
+    plan.closed_files
+        .close()
+        .map_err(|error| format!("cannot close the GPUs of other jobs: {error}"))?;
 
     // 2. Become the user, for good.
     if let Some(identity) = &plan.identity {

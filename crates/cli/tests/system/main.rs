@@ -6,6 +6,7 @@
 
 mod accounting;
 mod actor;
+mod devices;
 mod held;
 mod hostile;
 mod identity;

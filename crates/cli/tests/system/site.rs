@@ -25,6 +25,38 @@ pub const GROUPS_OF_ROOT: [u32; 2] = [4, 42];
 /// A variable of root's that no job may see.
 pub const SECRET_OF_ROOT: &str = "ROOTS_SECRET=c0ffee-of-root";
 
+/// Gives the daemon, in a mount namespace of its own, two AMD GPUs: the files that the kernel's
+/// driver would list, and device files with the name of the GPU in them. `$0` is the site.
+const AMD_GPUS: &str = r#"set -e
+for card in 0 1; do
+    device=$0/class/drm/card$card/device
+    mkdir -p $device/drm/renderD12$card $device/drm/card$card $0/dev/dri
+    echo 0x1002 >$device/vendor; echo 0x74a1 >$device/device
+    echo aabb$card >$device/unique_id; echo 206141652992 >$device/mem_info_vram_total
+    echo "gpu $card" >$0/dev/dri/renderD12$card
+    echo "gpu $card" >$0/dev/dri/card$card
+done
+mount --bind $0/class /sys/class
+mkdir -p $0/dev/shm $0/dev/pts
+mount -t tmpfs shm $0/dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666 pts $0/dev/pts
+ln -s pts/ptmx $0/dev/ptmx
+for file in null zero full random urandom tty; do
+    : >$0/dev/$file
+    mount --bind /dev/$file $0/dev/$file
+done
+mount --rbind $0/dev /dev
+exec "$@""#;
+
+/// GPUs of a site.
+#[derive(Clone, Copy)]
+pub enum SiteGpus {
+    /// This many simulated ones.
+    Virtual(u32),
+    /// Two that the daemon detects, with device files.
+    Amd,
+}
+
 /// Daemon in system mode with its directories.
 pub struct SharedSite {
     dir: tempfile::TempDir,
@@ -35,6 +67,11 @@ pub struct SharedSite {
 impl SharedSite {
     /// Starts a daemon with `count` simulated GPUs.
     pub fn with_gpus(count: u32) -> Self {
+        Self::start(SiteGpus::Virtual(count))
+    }
+
+    /// Starts a daemon with these GPUs.
+    pub fn start(gpus: SiteGpus) -> Self {
         assert!(geteuid().is_root(), "needs root: jobs must run as two different users");
         let dir = tempfile::tempdir().unwrap();
         // Users may enter the directory; the daemon closes what they must not see.
@@ -51,7 +88,7 @@ impl SharedSite {
             chown(&home, Some(account.uid), Some(account.gid)).unwrap();
             fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
         }
-        site.start_daemon(count);
+        site.launch(gpus);
         site
     }
 
@@ -95,13 +132,28 @@ impl SharedSite {
     /// Starts the daemon as an administrator's shell might: with groups, variables and open files
     /// of its own.
     pub fn start_daemon(&mut self, gpus: u32) {
+        self.launch(SiteGpus::Virtual(gpus));
+    }
+
+    fn launch(&mut self, gpus: SiteGpus) {
         let log = File::options().create(true).append(true).open(self.path("daemon.log")).unwrap();
         let secret = self.path("secret-of-root");
         fs::write(&secret, "for root only").unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-        let mut command = Command::new(self.binary());
+        let mut command = match gpus {
+            SiteGpus::Virtual(_) => Command::new(self.binary()),
+            SiteGpus::Amd => {
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "sh", "-c", AMD_GPUS]);
+                command.arg(self.dir.path()).arg(self.binary());
+                command
+            }
+        };
+        command.args(["serve", "--system"]);
+        if let SiteGpus::Virtual(count) = gpus {
+            command.arg(format!("--virtual-gpus={count}"));
+        }
         command
-            .args(["serve", "--system", &format!("--virtual-gpus={gpus}")])
             .env_clear()
             .envs(
                 ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", SECRET_OF_ROOT]
