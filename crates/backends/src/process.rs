@@ -280,6 +280,20 @@ pub fn tag_of(pid: i32) -> Option<String> {
     })
 }
 
+/// Returns the name of a process's program and the login name of its user, or that user's number;
+/// both are empty for a process that is gone.
+#[must_use]
+pub fn program_and_user(pid: u32) -> (String, String) {
+    let folder = PathBuf::from(format!("/proc/{pid}"));
+    let program = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
+    let login = |uid: u32| {
+        let account = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid));
+        account.ok().flatten().map_or_else(|| format!("#{uid}"), |account| account.name)
+    };
+    let user = std::fs::metadata(&folder).map(|found| login(found.uid())).unwrap_or_default();
+    (program.trim_end().to_owned(), user)
+}
+
 /// Returns the live processes that were started with this tag, except the caller.
 #[must_use]
 pub fn tagged(tag: &str) -> Vec<i32> {

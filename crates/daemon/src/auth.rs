@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 
+use muster_model::ForeignProcess;
 use muster_model::view::JobView;
 use muster_model::{Identity, JobSpec, UserName};
 use muster_spec::access::Submitter;
@@ -177,6 +178,11 @@ impl Caller {
     /// Returns true when the caller may act on the owner's jobs and see their private parts.
     pub(crate) fn may_touch(&self, owner: &OwnerAccount) -> bool {
         self.admin || self.is_owner(owner)
+    }
+
+    /// Removes processes of other users, of which only administrators see the programs.
+    pub(crate) fn hide_others(&self, processes: &mut Vec<ForeignProcess>) {
+        processes.retain(|process| self.admin || self.identity.user.as_str() == process.user);
     }
 
     /// Returns true when name and number are the caller's.

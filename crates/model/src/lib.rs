@@ -54,7 +54,7 @@ pub use job::{
     JobSpec, NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service, TaskGroup,
     Tier, Topology, TopologyRule, WorkloadKind,
 };
-pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
+pub use node::{Device, DeviceSet, Drain, Foreign, ForeignProcess, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};
 pub use output::OutputFiles;
 pub use payload::{Identity, Payload};

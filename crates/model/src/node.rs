@@ -221,12 +221,28 @@ impl<'de> Deserialize<'de> for DeviceSet {
 pub struct Foreign {
     /// Devices that run a process outside Muster; no part of them is allocated.
     pub devices: DeviceSet,
+    /// Processes on those devices, where they are known; a few of each device.
+    #[serde(default)]
+    pub processes: Vec<ForeignProcess>,
     /// Devices taken out of service by an administrator or a health check.
     pub drained: DeviceSet,
     /// CPUs in use outside Muster.
     pub cpus: CpuMilli,
     /// Memory in use outside Muster, in bytes.
     pub memory: Bytes,
+}
+
+/// Process outside Muster that uses a device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct ForeignProcess {
+    /// Index of the device on its node.
+    pub device: u16,
+    /// Process id on the node.
+    pub pid: u32,
+    /// Name of its program; empty when unknown.
+    pub program: String,
+    /// User that it runs as; empty when unknown.
+    pub user: String,
 }
 
 /// Drain of a node or of devices: no new job that would still run at its start. Running jobs

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 pub use explanation::{
     Eta, EvictionView, Explanation, Holder, HolderEnd, JobChange, LevelRequest, LevelUse, MovedJob,
     MovesView, NextStart, NotMovedReason, NotPreemptedReason, NotPreemptedView, OutOfService,
-    PatienceView, PlacedOn, PlacementView, PreemptedView, ReservedCapacity,
+    PatienceView, PlacedOn, PlacementView, PreemptedView, ReservedCapacity, UsedOutside,
 };
 pub use gang::{GangPods, GangSource, GangView};
 
 use crate::advance_reservation::AdvanceReservationTimes;
 use crate::id::{AdvanceReservationName, ElementId, JobId, NodeName, QueueName, Rank, UserName};
-use crate::node::{DeviceSet, Drain, GpuModel};
+use crate::node::{DeviceSet, Drain, ForeignProcess, GpuModel};
 use crate::outcome::{Outcome, TaskExit};
 use crate::reason::Reason;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
@@ -532,6 +532,9 @@ pub struct DeviceView {
     pub used: GpuMilli,
     /// True when a process outside Muster uses the device.
     pub foreign: bool,
+    /// Processes outside Muster that use it, where they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_processes: Vec<ForeignProcess>,
     /// True when the device is out of service.
     pub drained: bool,
     /// Drain of the device by an administrator, which may be in the future; `None` when there is

@@ -3,7 +3,7 @@
 
 use muster_model::Reason;
 use muster_model::view::{
-    Eta, Explanation, GangView, Holder, HolderEnd, JobChange, JobState, PatienceView,
+    Eta, Explanation, GangView, Holder, HolderEnd, JobChange, JobState, PatienceView, UsedOutside,
 };
 
 use crate::RenderContext;
@@ -217,6 +217,9 @@ fn body(
         let drain = nodes::drain(&one.drain, context);
         lines.push(ExplanationLine::new("drained", format!("{what} {drain}")));
     }
+    for one in &explanation.used_outside {
+        lines.push(ExplanationLine::new("outside", used_outside(one)));
+    }
     for one in &explanation.set_aside {
         lines.push(ExplanationLine::new("reserved", advance_reservations::set_aside(one, context)));
     }
@@ -235,6 +238,16 @@ fn body(
         lines.push(if flags.is_empty() { line } else { line.with(format!("{RUN} {flags}")) });
     }
     lines
+}
+
+/// `GPU 0 of n1 is in use outside Muster, by python3 (pid 812, user anna)`.
+fn used_outside(used: &UsedOutside) -> String {
+    let node = clean(used.node.as_str());
+    let gpus = crate::amount::gpu_indices(&used.devices);
+    let are = if used.devices.len() == 1 { "is" } else { "are" };
+    let by = nodes::foreign_processes(&used.processes);
+    let by = if by.is_empty() { by } else { format!(", by {by}") };
+    format!("{gpus} of {node} {are} in use outside Muster{by}")
 }
 
 /// Describes how long the element has been first in its queue, and which GPUs are kept for it.
@@ -366,10 +379,15 @@ fn starts(explanation: &Explanation, context: RenderContext) -> Option<Explanati
                 clock::time(start, context)
             ),
         )),
-        None if waits_for_capacity => Some(ExplanationLine::new(
-            "starts",
-            "unknown: what it needs is held without a time limit, or out of service".to_owned(),
-        )),
+        None if waits_for_capacity => {
+            let other = if explanation.used_outside.is_empty() {
+                "out of service"
+            } else {
+                "in use outside Muster"
+            };
+            let text = format!("unknown: what it needs is held without a time limit, or {other}");
+            Some(ExplanationLine::new("starts", text))
+        }
         None => None,
     }
 }
@@ -436,7 +454,7 @@ fn layout(lines: &[ExplanationLine], context: RenderContext) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::{DependencyKind, JobId};
+    use muster_model::{DependencyKind, ForeignProcess, JobId};
 
     use super::*;
     use crate::sample::{self, NOON};
@@ -680,6 +698,43 @@ mod tests {
         right is pending: priority
           priority   vision admits 0 to 10, this asks for 100  muster run … --priority 10
           queue      1st of 1 in default; quota is not the limit
+        ");
+    }
+
+    #[test]
+    fn gpus_in_use_outside_muster_are_named_with_their_processes() {
+        let process = |device, program: &str, user: &str| ForeignProcess {
+            device,
+            pid: 812,
+            program: program.into(),
+            user: user.into(),
+        };
+        let used = |node: &str, devices: &[u16], processes| UsedOutside {
+            node: node.into(),
+            devices: devices.to_vec(),
+            processes,
+        };
+        let explanation = Explanation {
+            eta: None,
+            holders: Vec::new(),
+            sooner: Vec::new(),
+            used_outside: vec![
+                used("n1", &[0], vec![process(0, "python3", "anna")]),
+                used("n2", &[2, 3], vec![process(2, "", ""), process(3, "jupyter", "ben")]),
+                used("n3", &[1], Vec::new()),
+            ],
+            ..sample::explanation()
+        };
+        let text = explain(&explanation, RenderContext::plain().at(NOON));
+        insta::assert_snapshot!(text, @r"
+        right is pending: capacity
+          needs      5 GPUs together (one gang), any model
+          free now   3 of 8
+          outside    GPU 0 of n1 is in use outside Muster, by python3 (pid 812, user anna)
+          outside    GPUs 2,3 of n2 are in use outside Muster, by a process (pid 812), jupyter (pid 812, user ben)
+          outside    GPU 1 of n3 is in use outside Muster
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it needs is held without a time limit, or in use outside Muster
         ");
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::{DeviceView, NodeView};
-use muster_model::{Drain, GpuMilli};
+use muster_model::{Drain, ForeignProcess, GpuMilli};
 
 use crate::RenderContext;
 use crate::advance_reservations;
@@ -71,13 +71,28 @@ fn holder(device: &DeviceView, context: RenderContext) -> Cell {
     match (device.drained, device.foreign, ahead) {
         (true, _, _) if holders.is_empty() => Cell::inked("out of service", Ink::Waiting),
         (true, _, _) => Cell::inked(format!("{holders}, then out of service"), Ink::Waiting),
-        (_, true, _) => Cell::inked("a process outside muster", Ink::Waiting),
+        (_, true, _) => {
+            let by = foreign_processes(&device.foreign_processes);
+            let by = if by.is_empty() { "a process".to_owned() } else { by };
+            Cell::inked(format!("{by}, outside Muster"), Ink::Waiting)
+        }
         (.., Some(drain)) => {
             let from = format!("out of service from {}", clock::time(drain.from, context));
             Cell::from(if holders.is_empty() { from } else { format!("{holders}, {from}") })
         }
         _ => Cell::from(holders),
     }
+}
+
+/// `python3 (pid 812, user anna)`; empty where no process is known.
+pub(crate) fn foreign_processes(processes: &[ForeignProcess]) -> String {
+    let one = |process: &ForeignProcess| {
+        let ForeignProcess { pid, program, user, .. } = process;
+        let user = if user.is_empty() { String::new() } else { format!(", user {}", clean(user)) };
+        let program = if program.is_empty() { "a process".into() } else { clean(program) };
+        format!("{program} (pid {pid}{user})")
+    };
+    processes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns true while jobs hold resources of a node.
@@ -183,6 +198,7 @@ mod tests {
             is_virtual,
             used: GpuMilli(0),
             foreign: false,
+            foreign_processes: Vec::new(),
             drained: false,
             drain: None,
             elements: Vec::new(),
@@ -215,6 +231,12 @@ mod tests {
         devices[0].used = GpuMilli(500);
         devices[0].elements = vec![sample::id(1, 0), sample::id(3, 7)];
         devices[1].foreign = true;
+        devices[1].foreign_processes = vec![ForeignProcess {
+            device: 1,
+            pid: 812,
+            program: "python3".into(),
+            user: "anna".into(),
+        }];
         devices[2].drained = true;
         insta::assert_snapshot!(nodes(&[node("host", devices)], RenderContext::plain().at(NOON)), @r"
         NODE  STATE  GPUS                                  FREE  CPUS                 MEMORY
@@ -222,7 +244,7 @@ mod tests {
 
         GPU  MODEL          MEMORY  USED  BY
           0  h100            80GiB   0.5  1 3[7]
-          1  h100            80GiB     0  a process outside muster
+          1  h100            80GiB     0  python3 (pid 812, user anna), outside Muster
           2  h100, virtual             0  out of service
           3  virtual                   0
         ");

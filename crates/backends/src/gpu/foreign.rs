@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_model::{Device, DeviceSet, Foreign, NodeName};
+use muster_model::{Device, DeviceSet, Foreign, ForeignProcess, NodeName};
 use tokio::runtime::Handle;
 
 use super::DetectedGpus;
@@ -50,25 +50,21 @@ impl OwnProcesses {
     }
 }
 
-/// Returns the devices in use by processes for which `is_ours` is false.
+/// Processes of each device that are named; a program with many workers is named by the first.
+const NAMED: usize = 3;
+
+/// Returns pairs of device index and pid of the processes for which `is_ours` is false.
 #[must_use]
-pub fn foreign_devices(
+pub fn foreign_users(
     described: &[NvmlGpu],
     devices: &[Device],
     is_ours: &dyn Fn(u32) -> bool,
-) -> DeviceSet {
-    let foreign: BTreeSet<&str> = users_of(described)
+) -> BTreeSet<(usize, u32)> {
+    let of = |uuid: &str| devices.iter().position(|device| device.uuid.as_ref() == uuid);
+    users_of(described)
         .into_iter()
-        .filter(|(_, pid)| !is_ours(*pid))
-        .map(|(uuid, _)| uuid)
-        .collect();
-    let is_used =
-        |device: &Device| !device.uuid.is_empty() && foreign.contains(device.uuid.as_ref());
-    devices
-        .iter()
-        .enumerate()
-        .filter(|(_, device)| is_used(device))
-        .map(|(index, _)| index)
+        .filter(|(uuid, pid)| !uuid.is_empty() && !is_ours(*pid))
+        .filter_map(|(uuid, pid)| Some((of(uuid)?, pid)))
         .collect()
 }
 
@@ -81,16 +77,34 @@ pub struct ForeignDebounce {
 }
 
 impl ForeignDebounce {
-    /// Adds the result of one check; returns the devices to report when they change. Freed devices
-    /// are reported at once.
-    pub fn update(&mut self, seen: DeviceSet) -> Option<DeviceSet> {
-        let now = seen.and(self.last.or(self.reported));
+    /// Adds the result of one check; returns the devices to report. Freed devices are left out at
+    /// once.
+    pub fn update(&mut self, seen: DeviceSet) -> DeviceSet {
+        self.reported = seen.and(self.last.or(self.reported));
         self.last = seen;
-        (now != self.reported).then(|| {
-            self.reported = now;
-            now
-        })
+        self.reported
     }
+}
+
+/// Returns true while a report still holds: the same devices, and all processes that it names. One
+/// more process, or the next worker of a program, is not worth another report.
+fn describes(last: &Foreign, devices: DeviceSet, users: &BTreeSet<(usize, u32)>) -> bool {
+    let is_there =
+        |process: &ForeignProcess| users.contains(&(usize::from(process.device), process.pid));
+    last.devices == devices && last.processes.iter().all(is_there)
+}
+
+/// Describes the processes on the reported devices.
+fn processes(users: &BTreeSet<(usize, u32)>, reported: DeviceSet) -> Vec<ForeignProcess> {
+    let mut named: Vec<ForeignProcess> = Vec::new();
+    for &(index, pid) in users.iter().filter(|(index, _)| reported.contains(*index)) {
+        let device = u16::try_from(index).unwrap_or(u16::MAX);
+        if named.iter().filter(|one| one.device == device).count() < NAMED {
+            let (program, user) = process::program_and_user(pid);
+            named.push(ForeignProcess { device, pid, program, user });
+        }
+    }
+    named
 }
 
 /// Checks periodically until the report channel is closed. Does nothing without an NVIDIA device.
@@ -110,17 +124,26 @@ pub fn watch(
         let Ok(Some(library)) = tokio::task::spawn_blocking(Library::load).await else { return };
         let mut probe: Box<dyn GpuProbe> = Box::new(library);
         let mut steady = ForeignDebounce::default();
+        let mut last = Foreign::default();
         while !reports.is_closed() {
             let ours = ours.clone();
             let devices = devices.clone();
             let look = tokio::task::spawn_blocking(move || {
-                let seen = foreign_devices(&probe.describe(), &devices, &|pid| ours.has(pid));
-                (probe, seen)
+                let users = foreign_users(&probe.describe(), &devices, &|pid| ours.has(pid));
+                let devices = steady.update(users.iter().map(|(index, _)| *index).collect());
+                let changed = (!describes(&last, devices, &users)).then(|| Foreign {
+                    devices,
+                    processes: processes(&users, devices),
+                    ..Foreign::default()
+                });
+                (probe, steady, last, changed)
             });
-            let Ok((returned, seen)) = look.await else { return };
-            probe = returned;
-            if let Some(devices) = steady.update(seen) {
-                let foreign = Foreign { devices, ..Foreign::default() };
+            let Ok((same_probe, same_steady, same_last, changed)) = look.await else { return };
+            probe = same_probe;
+            steady = same_steady;
+            last = same_last;
+            if let Some(foreign) = changed {
+                last = foreign.clone();
                 let _ = reports.send(Report::Foreign { node: node.clone(), foreign });
             }
             tokio::time::sleep(PERIOD).await;
@@ -146,8 +169,8 @@ mod tests {
     fn only_devices_with_foreign_processes_count() {
         let described = [gpu("GPU-0", &[10, 20]), gpu("GPU-1", &[10]), gpu("GPU-2", &[])];
         let devices: Vec<_> = gpus_of(&described).into_iter().map(|gpu| gpu.device).collect();
-        let foreign = foreign_devices(&described, &devices, &|pid| pid == 10);
-        assert_eq!(foreign, DeviceSet::one(0));
+        let foreign = foreign_users(&described, &devices, &|pid| pid == 10);
+        assert_eq!(foreign, BTreeSet::from([(0, 20)]));
     }
 
     #[test]
@@ -155,9 +178,26 @@ mod tests {
         let none = DeviceSet::EMPTY;
         let one = DeviceSet::one(3);
         let mut steady = ForeignDebounce::default();
-        let reported: Vec<_> =
-            [none, one, none, one, one, one, none].map(|seen| steady.update(seen)).into();
-        assert_eq!(reported, [None, None, None, None, Some(one), None, Some(none)]);
+        let reported = [none, one, none, one, one, one, none].map(|seen| steady.update(seen));
+        assert_eq!(reported, [none, none, none, none, one, one, none]);
+    }
+
+    #[test]
+    fn processes_on_reported_devices_are_named() {
+        let own = std::process::id();
+        let users = BTreeSet::from([(0, 1), (1, own), (1, u32::MAX)]);
+        let named = processes(&users, DeviceSet::one(1));
+        assert_eq!(named.len(), 2);
+        assert_eq!((named[0].device, named[0].pid), (1, own));
+        assert!(!named[0].program.is_empty() && !named[0].user.is_empty(), "{named:?}");
+        let last =
+            Foreign { devices: DeviceSet::one(1), processes: named.clone(), ..Foreign::default() };
+        assert!(describes(&last, DeviceSet::one(1), &users));
+        let without = BTreeSet::from([(1, own)]);
+        assert!(!describes(&last, DeviceSet::one(1), &without));
+        assert!(!describes(&last, DeviceSet::EMPTY, &users));
+        // A process that is gone, or in another pid namespace.
+        assert_eq!((named[1].program.as_str(), named[1].user.as_str()), ("", ""));
     }
 
     #[test]

@@ -109,6 +109,9 @@ pub(super) async fn explain(
         }
         answer => {
             let mut explanation = answer?;
+            for used in &mut explanation.used_outside {
+                caller.hide_others(&mut used.processes);
+            }
             // The label of a checkpoint is private to the owner.
             let preempted = explanation.preempted.as_mut();
             if let Some(saved) = preempted.and_then(|preempted| preempted.checkpoint.as_mut())
@@ -295,6 +298,26 @@ fn nothing_to_explain(view: &JobView, index: Option<u32>) -> muster_model::view:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_of_other_users_are_for_administrators() {
+        use muster_model::ForeignProcess;
+        use muster_model::payload::Identity;
+        let process = |user: &str| ForeignProcess {
+            device: 0,
+            pid: 812,
+            program: "python3".to_owned(),
+            user: user.to_owned(),
+        };
+        for (admin, expected) in [(true, vec!["ann", "ben"]), (false, vec!["ann"])] {
+            let identity = Identity { user: "ann".into(), uid: 1, gid: 1 };
+            let caller = Caller { identity, admin, groups: std::sync::Arc::default() };
+            let mut processes = vec![process("ann"), process("ben")];
+            caller.hide_others(&mut processes);
+            let users: Vec<&str> = processes.iter().map(|one| one.user.as_str()).collect();
+            assert_eq!(users, expected);
+        }
+    }
 
     #[test]
     fn what_a_checkpoint_is_called_is_for_its_owner() {

@@ -17,9 +17,16 @@ use crate::failure::ApiFailure;
 /// Longest reason of a drain in bytes.
 const MAX_REASON_BYTES: usize = 1000;
 
-pub(super) async fn list(State(app): State<ApiState>) -> Result<Json<NodeList>, ApiFailure> {
+pub(super) async fn list(
+    State(app): State<ApiState>,
+    caller: Caller,
+) -> Result<Json<NodeList>, ApiFailure> {
     let now = app.handle.status().await?.now;
-    Ok(Json(NodeList { now, nodes: app.handle.nodes().await? }))
+    let mut nodes = app.handle.nodes().await?;
+    for device in nodes.iter_mut().flat_map(|node| &mut node.devices) {
+        caller.hide_others(&mut device.foreign_processes);
+    }
+    Ok(Json(NodeList { now, nodes }))
 }
 
 pub(super) async fn drain(

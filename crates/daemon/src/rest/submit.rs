@@ -68,7 +68,10 @@ pub(super) async fn submit(
         return Ok(Json(response(receipt, Vec::new(), Vec::new())));
     }
     let specs: Vec<JobSpec> = submission.drafts.iter().map(|draft| draft.spec.clone()).collect();
-    let (receipt, explanations) = app.handle.dry_run(submission).await?;
+    let (receipt, mut explanations) = app.handle.dry_run(submission).await?;
+    for used in explanations.iter_mut().flat_map(|explanation| &mut explanation.used_outside) {
+        caller.hide_others(&mut used.processes);
+    }
     Ok(Json(response(receipt, explanations, specs)))
 }
 

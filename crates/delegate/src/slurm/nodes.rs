@@ -67,6 +67,7 @@ fn node(host: &NativeNode, held: &BTreeMap<(String, u16), ElementId>) -> NodeVie
             is_virtual: false,
             used: GpuMilli(if is_used { 1000 } else { 0 }),
             foreign: false,
+            foreign_processes: Vec::new(),
             drained: false,
             drain: None,
             elements: element.copied().into_iter().collect(),

@@ -108,6 +108,7 @@ fn explain_in_order(
     explanation.sooner = sooner::within_queue(&mut trial, &finding);
     explanation.holders = trial.holders(&finding);
     explanation.out_of_service = trial.out_of_service(&finding);
+    explanation.used_outside = trial.used_outside(&finding);
     explanation.set_aside = trial.set_aside(&finding);
     explanation.moves = trial.moves(&finding, explanation.eta);
     explanation.patience = if explanation.eta.is_none() {

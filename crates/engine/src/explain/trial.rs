@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use muster_model::queue::Backfill;
-use muster_model::view::{Eta, Holder, MovedJob, MovesView, OutOfService, ReservedCapacity};
+use muster_model::view::{
+    Eta, Holder, MovedJob, MovesView, OutOfService, ReservedCapacity, UsedOutside,
+};
 use muster_model::{ElementId, JobSpec, Reason, Span, Time};
 use muster_policy::{BudgetCharge, EntrySlot, PER_GPU_SEC};
 
@@ -378,6 +380,16 @@ impl<'s> PlanTrial<'s> {
                 Some(candidate),
                 Some(Reason::Capacity(_) | Reason::Topology(_) | Reason::UpcomingDrain { .. }),
             ) => out_of_service::of(self.pass.state, &candidate.shape),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns devices in use outside Muster that it could use, if it waits for capacity.
+    pub(super) fn used_outside(&mut self, finding: &Finding) -> Vec<UsedOutside> {
+        match (&self.candidate, &finding.reason) {
+            (Some(candidate), Some(Reason::Capacity(_) | Reason::Topology(_))) => {
+                out_of_service::used_outside(self.pass.state, &candidate.shape)
+            }
             _ => Vec::new(),
         }
     }

@@ -8,8 +8,8 @@ use muster_model::view::{
     JobView, NodeView, QueueView, RoleView, TaskView, device_indices,
 };
 use muster_model::{
-    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, NodeId, Outcome, QueueName, Rank,
-    TaskGroup, TaskPlacement, Time, UserName, WorkloadKind,
+    Bytes, CpuMilli, Drain, ElementId, ForeignProcess, GpuMilli, JobId, JobSpec, NodeId, Outcome,
+    QueueName, Rank, TaskGroup, TaskPlacement, Time, UserName, WorkloadKind,
 };
 use muster_policy::LeafId;
 
@@ -413,6 +413,7 @@ fn node_view(
                     is_virtual: device.is_virtual,
                     used: GpuMilli(u32::from(node.held_of(index))),
                     foreign: node.foreign.devices.contains(index),
+                    foreign_processes: foreign_processes(node, &[index as u16]),
                     drained: node.foreign.drained.or(node.availability.drained).contains(index),
                     drain: node.drains.of_device(&node.spec, index).cloned(),
                     elements,
@@ -425,6 +426,12 @@ fn node_view(
             .filter_map(|claim| advance_reservation::view::of_node(claim, seen))
             .collect(),
     }
+}
+
+/// Returns the processes outside Muster on these devices of a node.
+pub(crate) fn foreign_processes(node: &Node, devices: &[u16]) -> Vec<ForeignProcess> {
+    let all = node.foreign.processes.iter();
+    all.filter(|process| devices.contains(&process.device)).cloned().collect()
 }
 
 /// Converts thousandths of GPUs for display; saturates at four million GPUs.

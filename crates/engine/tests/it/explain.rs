@@ -7,8 +7,8 @@ use muster_engine::Engine;
 use muster_model::queue::Backfill;
 use muster_model::view::{Eta, JobChange, JobState};
 use muster_model::{
-    CommandTarget, ElementId, Event, GpuMilli, GpuModel, JobId, JobSpec, QueueSpec, QueueTree,
-    Reason, Span, Time, TopologyRule,
+    CommandTarget, ElementId, Event, Foreign, ForeignProcess, GpuMilli, GpuModel, JobId, JobSpec,
+    QueueSpec, QueueTree, Reason, Span, Time, TopologyRule,
 };
 use proptest::prelude::*;
 
@@ -38,6 +38,34 @@ fn explain_shows_missing_capacity_its_holders_and_helpful_changes() {
     assert_eq!(holders, [("sweep", 1), ("sweep", 1), ("left", 5)]);
     assert_eq!(found.sooner, [JobChange::Tasks { tasks: 1 }]);
     assert_eq!(found.position.unwrap().0, 1);
+}
+
+#[test]
+fn explain_names_gpus_that_processes_outside_muster_use() {
+    let mut cluster = TestCluster::new(&[node("n1", 4), node_of("n2", 2, "a100", 64)]);
+    let user = |device, program: &str| ForeignProcess {
+        device,
+        pid: 812,
+        program: program.into(),
+        user: "anna".into(),
+    };
+    let processes = vec![user(1, "python3"), user(3, "jupyter")];
+    let devices = [1, 3].into_iter().collect();
+    let foreign = Foreign { devices, processes: processes.clone(), ..Foreign::default() };
+    cluster.step(vec![Event::ForeignUse { node: "n1".into(), foreign: foreign.clone() }]);
+    cluster.step(vec![Event::ForeignUse { node: "n2".into(), foreign }]);
+    cluster.submit(job("waits").gpus(4).models(&["h100"]));
+    let found = cluster.engine.explain(cluster.now, cluster.element("waits", 0)).unwrap();
+    // The other model would not help it.
+    let [used] = &found.used_outside[..] else { panic!("{:?}", found.used_outside) };
+    assert_eq!((used.node.as_str(), &used.devices[..]), ("n1", &[1, 3][..]));
+    assert_eq!(used.processes, processes);
+    let node = &cluster.engine.nodes()[0];
+    let of_device: Vec<usize> =
+        node.devices.iter().map(|device| device.foreign_processes.len()).collect();
+    assert_eq!(of_device, [0, 1, 0, 1]);
+    cluster.step(vec![Event::ForeignUse { node: "n1".into(), foreign: Foreign::default() }]);
+    cluster.expect("waits", JobState::Running);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CheckpointView, JobState};
 use crate::id::{AdvanceReservationName, ElementId, NodeName, QueueName};
-use crate::node::{Drain, GpuModel};
+use crate::node::{Drain, ForeignProcess, GpuModel};
 use crate::plan::EvictionCause;
 use crate::reason::{HeadReservedPlace, Reason};
 use crate::unit::{GpuMilli, Span, Time};
@@ -35,6 +35,10 @@ pub struct Explanation {
     /// Drained nodes and devices that it could use, when it waits for capacity; at most ten.
     #[serde(default)]
     pub out_of_service: Vec<OutOfService>,
+    /// Devices that it could use but that processes outside Muster use, when it waits for capacity;
+    /// at most ten nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used_outside: Vec<UsedOutside>,
     /// Placement and its quality, while it holds resources; `None` otherwise.
     #[serde(default)]
     pub placement: Option<PlacementView>,
@@ -78,6 +82,7 @@ impl Explanation {
             queue,
             holders: Vec::new(),
             out_of_service: Vec::new(),
+            used_outside: Vec::new(),
             placement: None,
             evictions: Vec::new(),
             not_preempted: Vec::new(),
@@ -235,6 +240,17 @@ pub struct OutOfService {
     pub devices: Vec<u16>,
     /// Drain: its start, user and reason.
     pub drain: Drain,
+}
+
+/// Devices of a node that processes outside Muster use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsedOutside {
+    /// Name of the node.
+    pub node: NodeName,
+    /// Indices of the devices.
+    pub devices: Vec<u16>,
+    /// Processes on them, where they are known.
+    pub processes: Vec<ForeignProcess>,
 }
 
 /// Node, or devices of a node, that an advance reservation sets aside for other jobs.
