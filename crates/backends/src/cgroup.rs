@@ -331,6 +331,19 @@ pub fn name_prefix(instance: &str) -> String {
     format!("muster-{instance}-")
 }
 
+/// Returns the job of a task in `/proc/<pid>/cgroup`, whichever daemon started it: its group is the
+/// prefix followed by [`crate::live::task_name`].
+#[must_use]
+pub fn job_of(groups: &str) -> Option<u64> {
+    let names = groups.lines().flat_map(|line| line.split('/'));
+    names.filter_map(|name| name.strip_prefix("muster-")?.split_once('-')).find_map(|(_, task)| {
+        let fields: Vec<&str> = task.split('.').collect();
+        let from_job = fields.get(fields.len().checked_sub(4)?..)?;
+        let numbers: Option<Vec<u64>> = from_job.iter().map(|field| field.parse().ok()).collect();
+        numbers?.first().copied()
+    })
+}
+
 impl CgroupPlan {
     /// Returns true when the task has a group by which it can be killed.
     #[must_use]
@@ -585,6 +598,25 @@ fn try_each(dirs: &[Option<PathBuf>], instance: &str) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_job_of_a_task_is_read_from_its_group() {
+        use muster_model::{AttemptId, ElementId, JobId, Rank};
+        let id = AttemptId {
+            element: ElementId { job: JobId(15), index: 2 },
+            attempt: muster_model::Attempt(1),
+        };
+        let task = crate::live::task_name(None, id, Rank(3));
+        for name in [task.clone(), format!("e4de16d9.{task}")] {
+            let group = format!("{}{name}", name_prefix("f4f86ed5d0d9"));
+            let v1 = format!("4:memory:/api/1\n3:pids:/muster/{group}/below\n");
+            assert_eq!(job_of(&v1), Some(15), "{group}");
+            assert_eq!(job_of(&format!("0::/muster/{group}\n")), Some(15), "{group}");
+        }
+        for other in ["0::/user.slice\n", "0::/muster/muster-daemon\n", "0::/muster-a-b.c\n", ""] {
+            assert_eq!(job_of(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn own_groups_are_found_in_v2_v1_mixed_and_container_layouts() {

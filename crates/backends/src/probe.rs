@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use muster_model::verify::{GpuUser, ProbeObservation, SeenFile, SeenRank};
 
+use crate::device_files::is_cover;
 use crate::gpu::nvml::{GpuProbe as _, Library, users_of};
-use processes::{EnvVariables, JobProcess, RankProcesses, ranks_of, uses, visible};
+use processes::{EnvVariables, JobProcess, RankProcesses, job_of, ranks_of, uses, visible};
 
 /// Directory that lists the RDMA adapters.
 const ADAPTERS: &str = "/sys/class/infiniband";
@@ -74,12 +75,15 @@ impl Prober {
         if let (Some(zero), None) = (zero, self.listening_port) {
             self.listening_port = listen(number(zero, "MASTER_PORT"));
         }
-        // 3. Collect devices, their users, shared memory and adapters.
+        // 3. Collect devices, their users, shared memory and adapters. The job may have a mount
+        // namespace of its own, in which device files are closed.
+        let root = found.iter().flatten().next().map(|process| root_of(process.pid));
+        let root = root.filter(|root| root.join("dev").is_dir()).unwrap_or_else(|| "/".into());
         ProbeObservation {
             node: own.get(NODE).cloned().unwrap_or_else(host_name),
             allocation: number(&own, "SLURM_JOB_ID"),
             ranks,
-            device_files: device_files(&self.configured, Path::new("/dev")),
+            device_files: device_files(&self.configured, &root),
             gpu_users: gpu_users(&found),
             shared_memory: shared_memory(),
             rdma_devices: names(Path::new(ADAPTERS)),
@@ -119,6 +123,7 @@ fn rank(processes: &RankProcesses, configured: &[PathBuf]) -> Option<SeenRank> {
         rank: number(variables, "MUSTER_TASK")?,
         world_size: number(variables, "WORLD_SIZE"),
         gpus: number(variables, "MUSTER_PROBE_GPUS"),
+        gpu_share_millis: number(variables, "MUSTER_GPU_SHARE"),
         visible: visible(variables),
         memlock_bytes: memlock(*pid),
         master: variables.get("MASTER_ADDR").cloned(),
@@ -158,22 +163,40 @@ fn bound_beside(
     if jobs_own == Some(first.local_addr()?.port()) { bind() } else { Ok(first) }
 }
 
-/// Returns the existing device files of GPUs, and whether they may be opened; without a
-/// configuration `/dev/nvidia0` and so on. They are only opened: a device cgroup denies that
+/// Returns the file system as a process sees it.
+fn root_of(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/root"))
+}
+
+/// Returns the existing device files of GPUs below a root, and whether they may be opened; without
+/// a configuration `/dev/nvidia0` and so on. They are only opened: a device cgroup denies that
 /// already.
-fn device_files(configured: &[PathBuf], folder: &Path) -> Vec<SeenFile> {
+fn device_files(configured: &[PathBuf], root: &Path) -> Vec<SeenFile> {
+    let dev = Path::new("/dev");
+    let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_gpu = |name: &String| name.strip_prefix("nvidia").is_some_and(digits);
-    let usual = || names(folder).into_iter().filter(is_gpu).map(|name| folder.join(name)).collect();
-    let there: Vec<PathBuf> = configured.iter().filter(|path| path.exists()).cloned().collect();
+    let usual = || {
+        let names = names(&below(dev)).into_iter().filter(is_gpu);
+        names.map(|name| dev.join(name)).collect()
+    };
+    let there: Vec<PathBuf> =
+        configured.iter().filter(|path| below(path).exists()).cloned().collect();
     let files = if there.is_empty() { usual() } else { there };
-    // Without a driver, opening fails with "no such device", which is not a denial.
-    let refused = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let seen = |path: PathBuf| SeenFile {
-        is_open: fs::File::open(&path).err().is_none_or(|error| !refused(&error)),
+        is_open: !is_closed(&below(&path)),
         path: path.to_string_lossy().into_owned(),
     };
     files.into_iter().map(seen).collect()
+}
+
+/// Returns true when a device file may not be opened.
+fn is_closed(path: &Path) -> bool {
+    // Without a driver, opening fails with "no such device", which is not a denial. Root may open
+    // what covers the devices of other jobs, and gets that error, too.
+    let is_covered = || fs::metadata(path).is_ok_and(|metadata| is_cover(&metadata));
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    is_covered() || fs::File::open(path).err().is_some_and(refused)
 }
 
 /// Returns the names in a directory, sorted; none where it does not exist.
@@ -196,7 +219,8 @@ fn gpu_users(ranks: &[RankProcesses]) -> Option<Vec<GpuUser>> {
         .collect();
     let user = |(uuid, pid): (&str, u32)| {
         let rank = rank_of.get(&pid).copied();
-        GpuUser { uuid: uuid.to_owned(), pid, is_own: rank.is_some(), rank }
+        let other_job = rank.is_none().then(|| job_of(pid)).flatten();
+        GpuUser { uuid: uuid.to_owned(), pid, is_own: rank.is_some(), rank, other_job }
     };
     Some(users_of(&described).into_iter().map(user).collect())
 }
@@ -344,15 +368,16 @@ mod tests {
 
     #[test]
     fn device_files_are_those_of_gpus() {
-        let folder = tempfile::tempdir().unwrap();
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("dev")).unwrap();
         for name in ["nvidia0", "nvidia11", "nvidiactl", "nvidia-uvm", "null"] {
-            fs::write(folder.path().join(name), "").unwrap();
+            fs::write(root.path().join("dev").join(name), "").unwrap();
         }
-        let files = device_files(&[], folder.path());
-        assert_eq!(files.len(), 2);
-        assert!(files.iter().all(|file| file.is_open), "{files:?}");
+        let open = |path: &str| SeenFile { path: path.to_owned(), is_open: true };
+        let files = device_files(&[], root.path());
+        assert_eq!(files, ["/dev/nvidia0", "/dev/nvidia11"].map(open));
         // Configured files take precedence over the usual ones, and missing files are left out.
-        let configured = ["null", "gone"].map(|name| folder.path().join(name));
-        assert_eq!(device_files(&configured, folder.path()).len(), 1);
+        let configured = ["/dev/null", "/dev/gone"].map(PathBuf::from);
+        assert_eq!(device_files(&configured, root.path()), [open("/dev/null")]);
     }
 }

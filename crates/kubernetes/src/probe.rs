@@ -141,6 +141,7 @@ fn rank(of: &ProbedRank, processes: &[ProbedProcess], files: &[SeenFile]) -> Opt
         rank: of.rank,
         world_size: own_variable("WORLD_SIZE").and_then(|size| size.parse().ok()),
         gpus: of.gpus,
+        gpu_share_millis: None,
         visible: oldest.visible(files),
         memlock_bytes: oldest.memlock_bytes,
         master: first("MASTER_ADDR").map(str::to_owned),

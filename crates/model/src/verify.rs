@@ -81,6 +81,9 @@ pub struct SeenRank {
     /// Number of GPUs that the rank should have according to its environment; `None` when it does
     /// not tell.
     pub gpus: Option<u32>,
+    /// Share of its GPU, in thousandths, according to its environment; `None` when it does not tell.
+    #[serde(default)]
+    pub gpu_share_millis: Option<u32>,
     /// Devices in its visible-devices variable; `None` when that is not set.
     pub visible: Option<Vec<String>>,
     /// Memory that it may lock, in bytes; `None` means unlimited.
@@ -124,6 +127,10 @@ pub struct GpuUser {
     /// Rank of the process; `None` when unknown.
     #[serde(default)]
     pub rank: Option<u32>,
+    /// Number of the other job that it belongs to, which may have a share of the same GPU; `None`
+    /// for the job's own processes and for those outside any job.
+    #[serde(default)]
+    pub other_job: Option<u64>,
 }
 
 /// Report whether a job got its allocation. Every check has one of three outcomes.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use muster_model::verify::SeenProcess;
 
 use super::{NODE, number};
+use crate::cgroup;
 use crate::process::{self, Stat};
 
 /// Longest wait for processes that are in the middle of an exec, which takes microseconds, on a
@@ -117,6 +118,18 @@ fn inherited_rank(
 pub(super) fn is_of(variables: &EnvVariables, job: u64, index: Option<u32>) -> bool {
     let own = number(variables, "MUSTER_ARRAY_INDEX").or(number(variables, "MUSTER_REPLICA"));
     number(variables, "MUSTER_JOB_ID") == Some(job) && (index.is_none() || own == index)
+}
+
+/// Returns the number of the job that a process belongs to: as in its environment or, where only its
+/// owner may read that, in the name of its control group.
+pub(super) fn job_of(pid: u32) -> Option<u64> {
+    let folder = Path::new("/proc").join(pid.to_string());
+    let told = match environment(&folder) {
+        ReadEnvironment::Known(variables) => number(&variables, "MUSTER_JOB_ID"),
+        ReadEnvironment::Replaced | ReadEnvironment::None => None,
+    };
+    let groups = || fs::read_to_string(folder.join("cgroup")).unwrap_or_default();
+    told.or_else(|| cgroup::job_of(&groups()))
 }
 
 /// Reads the environment of the process with this `/proc` directory.

@@ -2,6 +2,9 @@
 
 use super::JobEvidence;
 
+/// Thousandths of a whole GPU.
+pub(super) const WHOLE_MILLIS: u32 = 1000;
+
 /// Check of a job. Its id never changes once published: scripts refer to it.
 pub(super) struct JobCheck {
     pub(super) id: &'static str,

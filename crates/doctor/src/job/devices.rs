@@ -8,7 +8,7 @@ use muster_model::verify::{ProbeObservation, SeenRank};
 
 use super::JobEvidence;
 use super::check::JobCheckOutcome::{self, NotTested};
-use super::check::{count, fail_if_any};
+use super::check::{WHOLE_MILLIS, count, fail_if_any};
 use super::gang::{gpus, ranks};
 
 /// GPU of a node: node, and number, UUID or file.
@@ -18,11 +18,12 @@ pub(super) fn devices(evidence: &JobEvidence) -> JobCheckOutcome {
     let known: Vec<(&ProbeObservation, &SeenRank, u32)> = ranks(evidence)
         .filter_map(|(seen, rank)| Some((seen, rank, gpus(evidence, rank)?)))
         .collect();
-    if known.iter().all(|(_, _, gpus)| *gpus == 0) {
+    // 1. Compare the allocated devices.
+    let mut wrong = unallocated_use(evidence, &known);
+    if wrong.is_empty() && known.iter().all(|(_, _, gpus)| *gpus == 0) {
         return NotTested("a job with GPUs, whose ranks were found".to_owned());
     }
-    // 1. Compare the allocated devices.
-    let mut wrong = wrong_counts(&known);
+    wrong.extend(wrong_counts(&known));
     // 2. Compare the devices in use. The driver's list is proof; then open files; the environment
     // is only a request.
     let listed = by_driver(evidence);
@@ -32,7 +33,7 @@ pub(super) fn devices(evidence: &JobEvidence) -> JobCheckOutcome {
         reported.iter().filter(|((node, _), users)| !have_separate_files(&known, node, users));
     let mut shared = BTreeSet::new();
     for ((node, device), users) in
-        listed.iter().chain(&opened).chain(reported).filter(|(_, users)| users.len() > 1)
+        listed.iter().chain(&opened).chain(reported).filter(|(_, users)| exceed_one(&known, users))
     {
         // Ranks that share a GPU are reported once, by the first source that shows it.
         if shared.insert((*node, users.clone())) {
@@ -47,7 +48,49 @@ pub(super) fn devices(evidence: &JobEvidence) -> JobCheckOutcome {
         return NotTested(unseen);
     }
     let gpus: usize = known.iter().map(|(.., gpus)| *gpus as usize).sum();
-    fail_if_any(&wrong, format!("{}, each of one rank", count(gpus, "GPU")))
+    let is_share = |(_, rank, _): &(_, &SeenRank, _)| {
+        rank.gpu_share_millis.is_some_and(|share| share < WHOLE_MILLIS)
+    };
+    let right = if known.iter().any(is_share) {
+        format!("{} of a GPU", count(gpus, "share"))
+    } else {
+        format!("{}, each of one rank", count(gpus, "GPU"))
+    };
+    fail_if_any(&wrong, right)
+}
+
+/// Returns true when several ranks have more of one GPU than there is: shares may fit on it.
+fn exceed_one(known: &[(&ProbeObservation, &SeenRank, u32)], users: &BTreeSet<u32>) -> bool {
+    let share = |rank: &u32| {
+        let of = known.iter().find(|(_, one, _)| one.rank == *rank);
+        of.and_then(|(_, one, _)| one.gpu_share_millis).unwrap_or(WHOLE_MILLIS)
+    };
+    users.len() > 1 && users.iter().map(share).sum::<u32>() > WHOLE_MILLIS
+}
+
+/// Reports ranks with a process on a GPU that they were not allocated, as the driver lists it. A GPU
+/// that the environment names by number may be any, and a process on a split GPU may be listed for
+/// each of its slices.
+fn unallocated_use(
+    evidence: &JobEvidence,
+    known: &[(&ProbeObservation, &SeenRank, u32)],
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for ((node, uuid), users) in by_driver(evidence) {
+        for (_, rank, gpus) in known.iter().filter(|(_, rank, _)| users.contains(&rank.rank)) {
+            let own = rank.visible.as_deref().unwrap_or_default();
+            let is_elsewhere = !own.is_empty()
+                && !uuid.starts_with("MIG-")
+                && own.iter().all(|device| is_uuid(device) && !names(device, uuid));
+            if *gpus == 0 || is_elsewhere {
+                wrong.push(format!(
+                    "rank {} uses {uuid} of {node}, which it was not allocated",
+                    rank.rank
+                ));
+            }
+        }
+    }
+    wrong
 }
 
 /// Formats ranks: `ranks 0 and 1`, `ranks 0, 1 and 2`.
@@ -69,7 +112,8 @@ fn wrong_counts(known: &[(&ProbeObservation, &SeenRank, u32)]) -> Vec<String> {
                 wrong.push(format!("rank {} has no GPUs set in its environment", rank.rank))
             }
             _ if sees != *gpus as usize => {
-                wrong.push(format!("rank {} sees {sees} GPUs of {gpus}", rank.rank));
+                let sees = count(sees, "GPU");
+                wrong.push(format!("rank {} sees {sees}, instead of {gpus}", rank.rank));
             }
             _ => {}
         }
@@ -175,6 +219,17 @@ enum GpuNaming {
     Uuid,
 }
 
+/// Returns true when an environment that names `device` means the GPU with this UUID: CUDA accepts the
+/// beginning of one.
+pub(super) fn names(device: &str, uuid: &str) -> bool {
+    is_uuid(device) && uuid.starts_with(device)
+}
+
+/// Returns true for a device that is named by UUID.
+pub(super) fn is_uuid(device: &str) -> bool {
+    naming(device) == GpuNaming::Uuid
+}
+
 fn naming(device: &str) -> GpuNaming {
     match () {
         () if device.starts_with('/') => GpuNaming::File,
@@ -261,7 +316,7 @@ mod tests {
         few.seen[0].ranks[1].visible = None;
         assert_eq!(
             failed(devices(&few)),
-            "rank 0 sees 0 GPUs of 1; rank 1 has no GPUs set in its environment"
+            "rank 0 sees 0 GPUs, instead of 1; rank 1 has no GPUs set in its environment"
         );
     }
 
@@ -314,6 +369,7 @@ mod tests {
             pid: 70,
             is_own: true,
             rank: Some(rank),
+            other_job: None,
         };
         let mut listed = sound();
         listed.seen[0].gpu_users = Some(vec![user(0, "GPU-a"), user(1, "GPU-a")]);
@@ -325,6 +381,59 @@ mod tests {
         assert!(matches!(devices(&lists), NotTested(_)));
         lists.seen[0].gpu_users = Some(vec![user(0, "GPU-a"), user(1, "GPU-b")]);
         assert!(matches!(devices(&lists), Passed(_)));
+    }
+
+    #[test]
+    fn a_rank_on_a_gpu_that_it_was_not_allocated_is_named() {
+        let user = |rank, uuid: &str| GpuUser {
+            uuid: uuid.to_owned(),
+            pid: 70,
+            is_own: true,
+            rank: Some(rank),
+            other_job: None,
+        };
+        // A job without GPUs that sets CUDA_VISIBLE_DEVICES in its script.
+        let mut none = sound();
+        none.expected.iter_mut().for_each(|one| one.gpus = Some(0));
+        none.seen.iter_mut().flat_map(|seen| &mut seen.ranks).for_each(|rank| {
+            rank.visible = list("");
+        });
+        assert!(matches!(devices(&none), NotTested(_)));
+        none.seen[0].gpu_users = Some(vec![user(1, "GPU-a")]);
+        // After an exec the oldest process has the script's variable.
+        none.seen[0].ranks[1].visible = list("0");
+        assert_eq!(
+            failed(devices(&none)),
+            "rank 1 uses GPU-a of a, which it was not allocated; rank 1 sees 1 GPU, instead of 0"
+        );
+        let mut other = sound();
+        other.seen[0].ranks[0].visible = list("GPU-a");
+        other.seen[0].ranks[1].visible = list("GPU-b");
+        other.seen[0].gpu_users = Some(vec![user(0, "GPU-a"), user(1, "GPU-c")]);
+        assert_eq!(failed(devices(&other)), "rank 1 uses GPU-c of a, which it was not allocated");
+        // A number may be any GPU.
+        other.seen[0].ranks[1].visible = list("1");
+        assert!(matches!(devices(&other), Passed(_)));
+        other.seen[0].ranks[1].visible = list("GPU-c");
+        other.seen[0].gpu_users = Some(vec![user(0, "GPU-abc"), user(1, "GPU-cde")]);
+        assert!(matches!(devices(&other), Passed(_)));
+        // The driver lists a process on a split GPU for each slice.
+        other.seen[0].ranks[0].visible = list("MIG-a");
+        other.seen[0].ranks[1].visible = list("GPU-c");
+        other.seen[0].gpu_users = Some(vec![user(0, "MIG-a"), user(0, "MIG-b"), user(1, "GPU-c")]);
+        assert!(matches!(devices(&other), Passed(_)));
+    }
+
+    #[test]
+    fn ranks_with_shares_that_fit_share_a_gpu() {
+        let mut halves = sound();
+        for rank in halves.seen.iter_mut().flat_map(|seen| &mut seen.ranks) {
+            rank.visible = list("GPU-a");
+            rank.gpu_share_millis = Some(500);
+        }
+        assert_eq!(devices(&halves), Passed("4 shares of a GPU".to_owned()));
+        halves.seen[0].ranks[1].gpu_share_millis = Some(600);
+        assert_eq!(failed(devices(&halves)), "ranks 0 and 1 share GPU GPU-a of a");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use muster_model::verify::{ProbeObservation, SeenRank};
 
 use super::JobEvidence;
 use super::check::JobCheckOutcome::{self, NotTested, Passed};
-use super::check::{count, fail_if_any};
+use super::check::{WHOLE_MILLIS, count, fail_if_any};
 
 /// Returns the ranks with the probes that saw them.
 pub(super) fn ranks(
@@ -107,6 +107,18 @@ pub(super) fn gpus(evidence: &JobEvidence, rank: &SeenRank) -> Option<u32> {
     expected.and_then(|one| one.gpus).or(rank.gpus)
 }
 
+/// Returns the number of GPUs of the ranks that a probe saw; ranks with shares may have the same one.
+fn allocated(evidence: &JobEvidence, seen: &ProbeObservation) -> u32 {
+    let is_share =
+        |rank: &SeenRank| rank.gpu_share_millis.is_some_and(|share| share < WHOLE_MILLIS);
+    let (shares, whole): (Vec<&SeenRank>, Vec<&SeenRank>) =
+        seen.ranks.iter().partition(|rank| is_share(rank));
+    let shared: BTreeSet<&String> =
+        shares.iter().flat_map(|rank| rank.visible.iter().flatten()).collect();
+    let whole: u32 = whole.into_iter().filter_map(|rank| gpus(evidence, rank)).sum();
+    whole + u32::try_from(shared.len()).unwrap_or(u32::MAX)
+}
+
 pub(super) fn closed_devices(evidence: &JobEvidence) -> JobCheckOutcome {
     // Several probes of one node see the same files, or those of their containers.
     let mut files: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>, u32)> = BTreeMap::new();
@@ -115,7 +127,7 @@ pub(super) fn closed_devices(evidence: &JobEvidence) -> JobCheckOutcome {
         there.extend(seen.device_files.iter().map(|file| file.path.as_str()));
         let can_open = seen.device_files.iter().filter(|file| file.is_open);
         open.extend(can_open.map(|file| file.path.as_str()));
-        *own += seen.ranks.iter().filter_map(|rank| gpus(evidence, rank)).sum::<u32>();
+        *own += allocated(evidence, seen);
     }
     let counts =
         files.into_iter().map(|(node, (there, open, own))| (node, (there.len(), open.len(), own)));
@@ -127,37 +139,30 @@ pub(super) fn closed_devices(evidence: &JobEvidence) -> JobCheckOutcome {
     // A job that has all GPUs of a node can open all of them.
     let whole = by_node.values().all(|(there, _, own)| *there == *own as usize);
     if by_node.values().all(|(_, open, _)| *open == 0) {
-        return NotTested("a probe that can open the job's own GPUs".to_owned());
+        return if by_node.values().all(|(.., own)| *own == 0) {
+            Passed("it has no GPU, and can open none".to_owned())
+        } else {
+            NotTested("a probe that can open the job's own GPUs".to_owned())
+        };
     }
     let wrong: Vec<String> = by_node
         .iter()
         .filter(|(_, (_, open, own))| *open > *own as usize)
         .map(|(node, (_, open, own))| {
-            format!("on {node} {open} GPUs can be opened, but only {own} belong to the job")
+            let can = count(*open, "GPU");
+            format!("on {node} {can} can be opened, of which the job was allocated {own}")
         })
         .collect();
     if whole {
         NotTested("a node with GPUs of other jobs: this job has all GPUs of its nodes".to_owned())
+    } else if evidence.is_personal && !wrong.is_empty() {
+        NotTested(format!(
+            "a shared daemon, which closes GPUs to jobs; with your own, {}",
+            wrong.join("; ")
+        ))
     } else {
         fail_if_any(&wrong, "only its own GPUs can be opened")
     }
-}
-
-pub(super) fn foreign_processes(evidence: &JobEvidence) -> JobCheckOutcome {
-    let reported: Vec<&ProbeObservation> =
-        evidence.seen.iter().filter(|seen| seen.gpu_users.is_some()).collect();
-    if reported.is_empty() {
-        return NotTested("NVIDIA's management library on the nodes".to_owned());
-    }
-    let mut wrong: Vec<String> = reported
-        .iter()
-        .flat_map(|seen| seen.gpu_users.iter().flatten().map(move |user| (seen, user)))
-        .filter(|(_, user)| !user.is_own)
-        .map(|(seen, user)| format!("process {} is on {} of {}", user.pid, user.uuid, seen.node))
-        .collect();
-    wrong.sort();
-    wrong.dedup();
-    fail_if_any(&wrong, "no other process is on its GPUs")
 }
 
 #[cfg(test)]
@@ -212,7 +217,6 @@ pub(super) mod tests {
         assert_eq!(whole(&sound), Passed("4 ranks on 2 nodes".to_owned()));
         assert_eq!(one_allocation(&sound), Passed("2 nodes, all in job 7".to_owned()));
         assert_eq!(closed_devices(&sound), Passed("only its own GPUs can be opened".to_owned()));
-        assert!(matches!(foreign_processes(&sound), NotTested(_)));
     }
 
     #[test]
@@ -273,8 +277,26 @@ pub(super) mod tests {
         open.seen[1].device_files.iter_mut().for_each(|file| file.is_open = true);
         assert_eq!(
             failed(closed_devices(&open)),
-            "on b 8 GPUs can be opened, but only 2 belong to the job"
+            "on b 8 GPUs can be opened, of which the job was allocated 2"
         );
+        // A personal daemon cannot close devices.
+        open.is_personal = true;
+        assert!(matches!(closed_devices(&open), NotTested(_)));
+        // A job without GPUs.
+        let mut none = sound();
+        none.expected.iter_mut().for_each(|one| one.gpus = Some(0));
+        for file in none.seen.iter_mut().flat_map(|seen| &mut seen.device_files) {
+            file.is_open = false;
+        }
+        let right = Passed("it has no GPU, and can open none".to_owned());
+        assert_eq!(closed_devices(&none), right);
+        // Two ranks with shares of one GPU can open two.
+        let mut shares = sound();
+        for rank in shares.seen.iter_mut().flat_map(|seen| &mut seen.ranks) {
+            rank.gpu_share_millis = Some(500);
+            rank.visible = Some(vec!["GPU-a".to_owned()]);
+        }
+        assert!(failed(closed_devices(&shares)).starts_with("on a 2 GPUs can be opened, of which"));
         // A job that has the whole node has no other job beside it.
         let mut all = sound();
         all.seen.iter_mut().for_each(|seen| seen.device_files.truncate(2));

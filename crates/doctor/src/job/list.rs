@@ -2,7 +2,7 @@
 //! subject.
 
 use super::check::JobCheck;
-use super::{devices, gang, nccl, surroundings, topology};
+use super::{devices, gang, nccl, strangers, surroundings, topology};
 
 pub(super) const CHECKS: &[JobCheck] = &[
     JobCheck {
@@ -33,7 +33,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         id: "closed-devices",
         title: "the job cannot open GPUs of other jobs",
         meaning: "CUDA_VISIBLE_DEVICES is not enforced: a program that overrides it runs on a GPU that another job was allocated",
-        cure: "ConstrainDevices=yes in cgroup.conf, with task/cgroup; `muster check slurm --prove` shows what is missing",
+        cure: "on Slurm ConstrainDevices=yes in cgroup.conf, with task/cgroup: `muster check slurm --prove` shows what is missing; in a container no privileges",
         needs_probe: true,
         evaluate: gang::closed_devices,
     },
@@ -41,9 +41,9 @@ pub(super) const CHECKS: &[JobCheck] = &[
         id: "strangers",
         title: "no foreign process is on its GPUs",
         meaning: "memory and time of the GPU are shared with that process",
-        cure: "end that process, or have the node drained; install an epilog on every GPU node that kills processes left behind by jobs",
+        cure: "end that process, or have the node drained; on Slurm, install an epilog on every GPU node that kills processes left behind by jobs",
         needs_probe: true,
-        evaluate: gang::foreign_processes,
+        evaluate: strangers::strangers,
     },
     JobCheck {
         id: "master",

@@ -7,6 +7,7 @@ mod document;
 mod gang;
 mod list;
 mod nccl;
+mod strangers;
 mod surroundings;
 mod topology;
 
@@ -29,6 +30,10 @@ pub struct JobEvidence {
     pub index: Option<u32>,
     /// Time of the probes.
     pub at: Time,
+    /// True on a daemon that runs as the job's user, and so cannot close devices to its jobs.
+    pub is_personal: bool,
+    /// Other jobs that were allocated shares of the same GPUs.
+    pub sharing_jobs: Vec<u64>,
     /// Expected ranks, in order.
     pub expected: Vec<ExpectedRank>,
     /// Set when the timeout passed before all probes answered: ranks that were not seen may still

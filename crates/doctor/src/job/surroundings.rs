@@ -33,7 +33,11 @@ pub(super) fn master(evidence: &JobEvidence) -> JobCheckOutcome {
     let named =
         evidence.seen.iter().flat_map(|seen| &seen.ranks).find_map(|rank| rank.master.clone());
     let name = named.unwrap_or_default();
-    fail_if_any(&wrong, format!("all {} nodes reach {name}", evidence.reached.len()))
+    let right = match evidence.reached.len() {
+        1 => format!("its node reaches {name}"),
+        nodes => format!("all {nodes} nodes reach {name}"),
+    };
+    fail_if_any(&wrong, right)
 }
 
 pub(super) fn shared_memory(evidence: &JobEvidence) -> JobCheckOutcome {

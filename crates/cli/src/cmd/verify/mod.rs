@@ -14,10 +14,11 @@ use std::process::Stdio;
 use anyhow::Result;
 use muster_api::Client;
 use muster_api::query::LogQuery;
+use muster_daemon::DaemonMode;
 use muster_doctor::job::{ExpectedRank, JobEvidence, leaves, verify};
 use muster_model::check::ProbeOutcome;
 use muster_model::verify::{PROBE_MARK, ProbeAnswer, VerifyReport};
-use muster_model::view::{ElementView, JobState, JobView};
+use muster_model::view::{DeviceView, ElementView, JobState, JobView, NodeView};
 
 use crate::app::App;
 use crate::args::OutputArgs;
@@ -79,6 +80,12 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
         job: target.job.0,
         index,
         at: now(),
+        is_personal: job.native.is_none() && is_personal(&client).await,
+        sharing_jobs: if job.native.is_none() {
+            sharing(&client, element).await
+        } else {
+            Vec::new()
+        },
         expected: expected(element, is_on_kubernetes(&job)),
         ..JobEvidence::default()
     };
@@ -118,6 +125,25 @@ fn not_started(client: &Client, target: JobTarget, state: JobState) -> anyhow::E
     ))
     .hint(format!("`muster explain {}` says why it is pending", target.text(client)))
     .into()
+}
+
+/// Returns true for a daemon that runs its jobs as its own user.
+async fn is_personal(client: &Client) -> bool {
+    client.info().await.is_ok_and(|info| info.mode == DaemonMode::Personal.word())
+}
+
+/// Returns the other jobs that hold shares of the element's GPUs.
+async fn sharing(client: &Client, element: &ElementView) -> Vec<u64> {
+    let nodes = client.nodes().await.map(|list| list.nodes).unwrap_or_default();
+    let is_own = |node: &NodeView, device: &DeviceView| {
+        let mut tasks = element.tasks.iter().filter(|task| task.node == node.name);
+        tasks.any(|task| task.devices.contains(&device.index))
+    };
+    let devices = nodes
+        .iter()
+        .flat_map(|node| node.devices.iter().filter(move |device| is_own(node, device)));
+    let holders = devices.flat_map(|device| &device.elements).map(|holder| holder.job);
+    holders.filter(|job| *job != element.element.job).map(|job| job.0).collect()
 }
 
 fn is_on_kubernetes(job: &JobView) -> bool {
