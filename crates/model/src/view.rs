@@ -217,7 +217,8 @@ impl ElementView {
 pub struct NativeView {
     /// Type of the external scheduler: `slurm`, `kubernetes`.
     pub system: String,
-    /// Name of its cluster; `None` when it has no name.
+    /// Name of its cluster, of Kubernetes the context of the kubeconfig that was named; `None` when it
+    /// has no name.
     pub cluster: Option<String>,
     /// State in the external scheduler's terms, such as `PREEMPTED`, flags included.
     pub state: String,

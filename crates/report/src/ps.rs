@@ -39,11 +39,11 @@ pub(crate) fn table<'r>(
         .map(|task| &task.node)
         .collect();
 
-    let systems: BTreeSet<&str> = rows.iter().map(system).collect();
+    let systems: BTreeSet<String> = rows.iter().map(system).collect();
 
     let others = OtherJobs::of(rows, planned);
     Table::of(rows)
-        .left("ON", |job| if systems.len() > 1 { system(job) } else { "" })
+        .left("ON", |job| if systems.len() > 1 { system(job) } else { String::new() })
         .left("JOB", JobView::label)
         .left("NAME", |job| &job.name)
         .left("USER", |job| if users.len() > 1 { job.user.as_str() } else { "" })
@@ -68,9 +68,15 @@ pub(crate) fn table<'r>(
         .left("NOTE", |job| note(job, &others, context))
 }
 
-/// Returns the system of a job, as `--on` names it.
-fn system(job: &JobView) -> &str {
-    job.native.as_ref().map_or("local", |native| &native.system)
+/// Returns the cluster of a job, as `--on` names it.
+fn system(job: &JobView) -> String {
+    match &job.native {
+        None => "local".to_owned(),
+        Some(NativeView { system, cluster: Some(context), .. }) if system == "kubernetes" => {
+            format!("{system}@{context}")
+        }
+        Some(native) => native.system.clone(),
+    }
 }
 
 /// Returns text on a job of an external scheduler, empty for any other job.
@@ -518,6 +524,14 @@ mod tests {
             assert!(heading.contains(word), "{text}");
         }
         assert!(text.contains(" node[1-5] "), "{text}");
+        // Jobs of two contexts of Kubernetes are told apart, too.
+        for (row, context) in [(0, "prod"), (1, "test")] {
+            let native = rows[row].native.as_mut().unwrap();
+            (native.system, native.cluster) = ("kubernetes".to_owned(), Some(context.to_owned()));
+        }
+        let text = jobs(&rows[..2], &[], RenderContext::plain().at(after(6)));
+        let on: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(on, ["ON", "kubernetes@prod", "kubernetes@test"], "{text}");
         let narrow = jobs(&rows[..2], &[], RenderContext::plain().at(after(6)).with_width(80));
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
     }

@@ -84,8 +84,8 @@ impl KubernetesScheduler {
             None => self.read_all(server).await?,
         };
         // 2. Build the views.
-        let mut jobs: Vec<JobView> =
-            objects.views(&server.namespace).filter(|job| is_asked(job, &asked, filter)).collect();
+        let views = objects.views(&server.namespace).map(|view| self.in_context(view));
+        let mut jobs: Vec<JobView> = views.filter(|job| is_asked(job, &asked, filter)).collect();
         let is_there = |job: &JobId| jobs.iter().any(|view| view.job == *job);
         let gone: Vec<JobView> = asked
             .iter()
@@ -108,6 +108,14 @@ impl KubernetesScheduler {
         }
         jobs.sort_by_cached_key(|job| (job.submitted, job.label()));
         Ok(JobList { now: now(), revision: self.last_lists().revision(), jobs, matched })
+    }
+
+    /// Adds the context that names the cluster, by which jobs of several clusters are told apart.
+    fn in_context(&self, mut view: JobView) -> JobView {
+        if let Some(native) = &mut view.native {
+            native.cluster.clone_from(&self.settings.context);
+        }
+        view
     }
 
     /// Returns a job that was listed before and whose object no longer exists, as cancelled, so that
@@ -135,7 +143,7 @@ impl KubernetesScheduler {
         let found = self.find(job).await?;
         let pods = found.pods();
         let namespace = &self.server().await?.namespace;
-        let mut shown = view(found.job(), &pods, namespace);
+        let mut shown = self.in_context(view(found.job(), &pods, namespace));
         if let Some(index) = index {
             shown = with_element(shown, found.job(), &pods, index);
         }
