@@ -65,6 +65,8 @@ pub enum Endpoint {
     AnyCluster,
     /// The cluster that `--on` names, unless it is Kubernetes.
     Cluster,
+    /// The Kubernetes cluster that `--on` names, else the one that kubectl would use.
+    Kubernetes,
     /// Always the daemon of this machine.
     LocalDaemon,
     /// None, or one that the subcommand has its own options for.
@@ -160,6 +162,13 @@ fn slurm() -> Result<Client> {
 /// cluster ignore it.
 pub fn check_applies(on: Option<&On>, asks: Endpoint) -> Result<()> {
     match (on, asks) {
+        (Some(on), Endpoint::Kubernetes) if on.kubernetes().is_none() && is_typed() => {
+            Err(Failure::usage(format!("this command is about a Kubernetes cluster, not {on}"))
+                .hint("leave out --on, or name a context: `--on kubernetes@CONTEXT`")
+                .hint("nodes of Slurm are compared with: `sinfo -hN -o %N | muster check kubernetes --slurm-nodes -`")
+                .into())
+        }
+        (_, Endpoint::Kubernetes) => Ok(()),
         (None | Some(On::Cluster(ClusterName::Local)), _) | (_, Endpoint::Clusters) => Ok(()),
         (Some(On::Auto), Endpoint::AnyCluster | Endpoint::Cluster) => {
             Err(Failure::usage("--on auto chooses a cluster for the jobs of `muster run`; this command works on one")

@@ -15,8 +15,8 @@ pub fn script(services: &[NodeSpec], batch: &[NodeSpec]) -> String {
         "\
 #!/bin/sh
 # The services pool. Read this, then run: sh kubernetes-nodes.sh
-# Label: selected by workloads with nodeSelector. Taint: keeps pods without a GPU request away; pods with one tolerate it
-# automatically where the admission plugin ExtendedResourceToleration is enabled, else they need a toleration.
+# Label: selected by workloads with nodeSelector. Taint: keeps pods without a GPU request away. `muster run` and `muster export`
+# write a toleration for it; for the pods of others the admission plugin ExtendedResourceToleration does, where it is enabled.
 set -eu
 
 # Two schedulers on one node would allocate the same GPU twice: no node of the batch pool may be in this cluster.

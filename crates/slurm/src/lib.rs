@@ -18,6 +18,7 @@ pub mod pool;
 pub mod reason;
 pub mod sacctmgr;
 pub mod script;
+mod sizes;
 pub mod squeue;
 pub mod state;
 pub mod time;

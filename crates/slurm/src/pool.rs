@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use muster_model::{NodeSpec, gpu_model, hostlist};
 
+use crate::sizes::partition_defaults;
+
 /// Partition of nodes without a label `partition`.
 const PARTITION: &str = "batch";
 
@@ -26,24 +28,38 @@ pub fn nodes(nodes: &[NodeSpec]) -> String {
     text.push_str(
         "\n# MaxTime applies to jobs without --time; backfill needs time limits, so keep one. Yours may be shorter.\n",
     );
-    let mut partitions: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut partitions: Vec<(&str, Vec<&NodeSpec>)> = Vec::new();
     for node in nodes {
         let name = node.labels.get("partition").map(AsRef::as_ref).filter(|name| is_word(name));
         let name = name.unwrap_or(PARTITION);
         match partitions.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, names)) => names.push(node.name.as_str()),
-            None => partitions.push((name, vec![node.name.as_str()])),
+            Some((_, nodes)) => nodes.push(node),
+            None => partitions.push((name, vec![node])),
         }
     }
-    for (index, (name, names)) in partitions.iter().enumerate() {
+    for (index, (name, nodes)) in partitions.iter().enumerate() {
         let default = if index == 0 { " Default=YES" } else { "" };
         let _ = writeln!(
             text,
-            "PartitionName={name} Nodes={}{default} DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP",
-            hostlist::folded(names.iter().copied())
+            "PartitionName={name} Nodes={}{default} DefaultTime=01:00:00 MaxTime=7-00:00:00{} State=UP",
+            hostlist::folded(nodes.iter().map(|node| node.name.as_str())),
+            defaults(nodes)
         );
     }
     text
+}
+
+/// Returns what a job is charged and what it gets by default, as far as the sizes of the nodes are
+/// known.
+fn defaults(nodes: &[&NodeSpec]) -> String {
+    let is_sized = |node: &&&NodeSpec| node.cpus.0 >= 1000 && node.memory.0 >> 20 > 0;
+    if nodes.iter().filter(is_sized).count() == nodes.len() {
+        format!(" {}", partition_defaults(nodes, 0))
+    } else if nodes.iter().any(|node| !node.devices.is_empty()) {
+        " TRESBillingWeights=\"GRES/gpu=1.0\"".to_owned()
+    } else {
+        String::new()
+    }
 }
 
 /// Generates lines for gres.conf.

@@ -42,7 +42,7 @@ fn the_report_names_what_is_wrong_and_what_is_lost() {
     assert!(run.stdout.starts_with("name: train\ntasks: 4\ngpus-per-task: 4\n"), "{}", run.stdout);
     for part in [
         "job.yaml: 11 fields are in the job, 1 not mapped",
-        "line 11: spec.template.spec.tolerations: a job has no tolerations",
+        "line 11: spec.template.spec.tolerations: a job tolerates the taint of its GPUs",
         "[gang-restarts-in-part]",
         "torchrun starts 8 processes, the pod has 4 GPUs (job.yaml:15)",
         "4 GPUs for a pod, the largest node has 2 (job.yaml:16)",

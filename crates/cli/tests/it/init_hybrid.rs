@@ -73,7 +73,7 @@ fn the_pools_are_written_and_agree() {
         pool(&home, "site/cluster-batch.yaml"),
         ["node01", "node02", "node03", "node04", "cpu1", "cpu2"]
     );
-    insta::assert_snapshot!(home.read("site/slurm-nodes.conf"), @"
+    insta::assert_snapshot!(home.read("site/slurm-nodes.conf"), @r#"
     # The batch pool, for slurm.conf on every Slurm node:
     #   include /etc/slurm/slurm-nodes.conf
     # slurm.conf itself must say GresTypes=gpu. `slurmd -C` on a node prints its true CPUs and RealMemory; with less than is
@@ -82,9 +82,9 @@ fn the_pools_are_written_and_agree() {
     NodeName=cpu[1-2] CPUs=64 RealMemory=244140 State=UNKNOWN
 
     # MaxTime applies to jobs without --time; backfill needs time limits, so keep one. Yours may be shorter.
-    PartitionName=train Nodes=node[01-04] Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
-    PartitionName=debug Nodes=cpu[1-2] DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
-    ");
+    PartitionName=train Nodes=node[01-04] Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00 TRESBillingWeights="CPU=0.0625,Mem=0.008589G,GRES/gpu=1.0" DefMemPerCPU=7450 DefCpuPerGPU=16 State=UP
+    PartitionName=debug Nodes=cpu[1-2] DefaultTime=01:00:00 MaxTime=7-00:00:00 TRESBillingWeights="CPU=1.0" DefMemPerCPU=3814 State=UP
+    "#);
     insta::assert_snapshot!(home.read("site/slurm-gres.conf"), @"
     # The GPUs of the batch pool, for gres.conf on every Slurm node:
     #   include /etc/slurm/slurm-gres.conf
@@ -101,7 +101,7 @@ fn the_pools_are_written_and_agree() {
     ] {
         assert!(page.contains(words), "{words}\n{page}");
     }
-    assert!(page.lines().count() < 70);
+    assert!(page.lines().count() < 90);
     let run = home.words("init hybrid --check site").ok();
     assert_eq!(run.stderr, "site: 8 nodes, 6 batch and 2 services; each is in exactly one pool\n");
     assert!(!home.path("m").exists());
@@ -338,4 +338,40 @@ fn what_inventory_writes_can_be_divided() {
     home.muster(&["inventory", "--from", path, "-o", "cluster.yaml"]).ok();
     home.words("init hybrid --cluster cluster.yaml --label pool=train -o site").ok();
     home.words("init hybrid --check site").ok();
+}
+
+/// Returns the number of failed rules of `muster check slurm` on a folder, with the Kubernetes pool.
+fn failed_rules(home: &Home, conf: &str) -> Vec<String> {
+    let words = format!(
+        "check slurm --conf {conf} --kubernetes-nodes site/cluster-services.yaml --format json"
+    );
+    let report: serde_json::Value = serde_json::from_str(&home.words(&words).stdout).unwrap();
+    assert!(report["passed"].as_array().unwrap().len() > 60, "{report}");
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings.map(|one| format!("{}: {}", one["rule"], one["evidence"])).collect()
+}
+
+#[test]
+fn what_is_written_passes_the_check_of_slurm() {
+    let home = site();
+    home.write("password", "secret\n");
+    // 1. A new Slurm cluster of the batch pool.
+    home.words("init slurm --cluster site/cluster-batch.yaml --controller head1 --db-password-file password --health-check /usr/sbin/nhc -o slurm").ok();
+    assert_eq!(failed_rules(&home, "slurm"), [""; 0]);
+    // 2. An existing one, which includes the nodes of the pool.
+    let conf = home.read("slurm/slurm.conf");
+    let own = |line: &&str| !line.starts_with("NodeName") && !line.starts_with("PartitionName");
+    let conf: Vec<&str> = conf.lines().filter(own).collect();
+    let conf = conf.join("\n") + "\ninclude /etc/slurm/slurm-nodes.conf\n";
+    home.write("slurm/slurm.conf", &conf);
+    home.write("slurm/gres.conf", "include /etc/slurm/slurm-gres.conf\n");
+    for name in ["slurm-nodes.conf", "slurm-gres.conf"] {
+        home.write(&format!("slurm/{name}"), &home.read(&format!("site/{name}")));
+    }
+    assert_eq!(failed_rules(&home, "slurm"), [""; 0]);
+    // 3. A node that is left to Kubernetes, and is also in Slurm, is found.
+    let nodes = home.read("slurm/slurm-nodes.conf").replace("node[01-04]", "node[01-05]");
+    home.write("slurm/slurm-nodes.conf", &nodes);
+    let failed = failed_rules(&home, "slurm").join("\n");
+    assert!(failed.contains("nodes-also-in-kubernetes") && failed.contains("node05"), "{failed}");
 }

@@ -1,12 +1,12 @@
-//! `--on auto` with a real API server as one of the clusters of the site file.
+//! The Kubernetes side of a site with Slurm: `--on auto`, contexts in one list, and the files of `init hybrid`.
 
 use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::cluster::{KubernetesCluster, success};
-use crate::explain::{check_failure, with_value};
+use crate::cluster::{KubernetesCluster, pod_spec, success, until};
+use crate::explain::{check_failure, muster_as, with_value};
 
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
@@ -63,4 +63,106 @@ fn the_site_file_sends_services_to_kubernetes() {
     check_failure(&nowhere, 1, "hint: --on auto chose kubernetes@nowhere");
     assert_eq!(services().len(), 1);
     success(&["stop-daemon"], &muster("stop-daemon --cancel", "kubeconfig"));
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn jobs_of_two_contexts_are_told_apart() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("auto-contexts");
+    namespace.create_object(&serde_json::json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "twice"},
+        "spec": {"suspend": true, "template": {"spec": pod_spec("default-scheduler", 1)}},
+    }));
+    let home = tempfile::tempdir().unwrap();
+    let config = fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let context = "contexts: [{name: test,";
+    let other = "contexts: [{name: other, context: {cluster: test, user: user}}, {name: test,";
+    assert!(config.contains(context), "{config}");
+    let kubeconfig = home.path().join("kubeconfig");
+    fs::write(&kubeconfig, config.replace(context, other)).unwrap();
+    let words = ["ps", "--on", "kubernetes@test,kubernetes@other", "--name", "twice"];
+    let listed = success(&words, &muster_as(&kubeconfig, &words));
+    let mut on: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
+    on.sort();
+    assert_eq!(on, ["ON", "kubernetes@other", "kubernetes@test"], "{listed}");
+    // `check kubernetes` is about Kubernetes, whichever cluster the shell is set to.
+    for on in ["slurm", "slurm@login", "local", "auto"] {
+        let words = ["check", "kubernetes", "--on", on];
+        let text = format!("this command is about a Kubernetes cluster, not {on}");
+        check_failure(&muster_as(&kubeconfig, &words), 2, &text);
+    }
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn the_pools_of_init_hybrid_pass_the_check_and_run_jobs() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("auto-hybrid");
+    let home = tempfile::tempdir().unwrap();
+    let run = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(words).current_dir(home.path()).env("NO_COLOR", "1");
+        command.env("KUBECONFIG", cluster.kubeconfig()).env("PATH", cluster.path_with_programs());
+        command.output().unwrap()
+    };
+    let muster = env!("CARGO_BIN_EXE_muster");
+    let nodes = "nodes:\n  - {name: \"batch[1-2]\", gpus: 8, gpu: h100, cpus: 64, memory: 512GB}\n  - {name: \"node[7-8]\", gpus: 8, gpu: h100}\n";
+    fs::write(home.path().join("cluster.yaml"), nodes).unwrap();
+    let divide = |services: &str, dir: &str| {
+        let words = [
+            "init",
+            "hybrid",
+            "--cluster",
+            "cluster.yaml",
+            "--services-nodes",
+            services,
+            "-o",
+            dir,
+        ];
+        success(&words, &run(muster, &words));
+    };
+
+    // 1. The script stops before any change while a node of the batch pool is in the cluster.
+    divide("node8", "mixed");
+    check_failure(&run("sh", &["mixed/kubernetes-nodes.sh"]), 1, "node7 belongs to the batch pool");
+    let taints = |node: &str| cluster.get(&["node", node])["spec"]["taints"].clone();
+    assert_eq!((taints("node7"), taints("node8")), (Value::Null, Value::Null));
+
+    // 2. Applied, it passes the check with Slurm's side beside it: nothing is found that was not before.
+    let check = ["check", "kubernetes", "--format", "json", "--slurm-nodes"];
+    let report = |slurm: &str| -> Value {
+        let output = run(muster, &[&check[..], &[slurm]].concat());
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    divide("node[7-8]", "site");
+    let before = report("site/slurm-nodes.conf");
+    success(&["sh"], &run("sh", &["site/kubernetes-nodes.sh"]));
+    let after = report("site/slurm-nodes.conf");
+    // A node that Slurm has, too, is found: a taint of its GPUs keeps no pod with GPUs away.
+    fs::write(home.path().join("moved"), "batch1\nnode8\n").unwrap();
+    let moved = report("moved");
+
+    // 3. A job with GPUs runs on the tainted nodes, and a pod without GPUs does not.
+    let job = "name: gpu\ngpus: 8\nlabels: {pool: services}\nkubernetes: {namespace: auto-hybrid}\nrun: sleep 600\n";
+    fs::write(home.path().join("job.yaml"), job).unwrap();
+    let words = ["run", "--on", "kubernetes", "job.yaml"];
+    success(&words, &run(muster, &words));
+    until("the job has a node of the pool", || {
+        let pods = namespace.objects("pods", "");
+        pods.iter()
+            .any(|pod| ["node7", "node8"].iter().any(|node| pod["spec"]["nodeName"] == *node))
+    });
+    for node in ["node7", "node8"] {
+        cluster.kubectl(&["taint", "node", node, "nvidia.com/gpu-"]);
+        cluster.kubectl(&["label", "node", node, "pool-"]);
+    }
+    assert_eq!(after["findings"], before["findings"]);
+    let passed = |report: &Value, rule: &str| {
+        report["passed"].as_array().unwrap().iter().any(|one| one["rule"] == rule)
+    };
+    assert!(passed(&after, "nodes-also-in-slurm"), "{after}");
+    assert!(!passed(&moved, "nodes-also-in-slurm"), "{moved}");
 }

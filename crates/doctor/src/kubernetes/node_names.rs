@@ -25,7 +25,17 @@ pub fn kubernetes_nodes(text: &str) -> Option<BTreeSet<String>> {
             .map(|word| word.strip_prefix("node/").unwrap_or(word).to_owned())
             .collect()
     };
-    (!names.is_empty()).then_some(names)
+    are_names(&names).then_some(names)
+}
+
+/// Returns true for one name or more, and nothing else: other text must not pass for a list without
+/// any common node.
+fn are_names(names: &BTreeSet<String>) -> bool {
+    let is_name = |name: &String| {
+        name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+    };
+    !names.is_empty() && names.iter().all(is_name)
 }
 
 /// Returns the names in `sinfo -hN -o %N`, `scontrol show nodes`, slurm.conf, or one name or list of
@@ -41,7 +51,7 @@ pub fn slurm_nodes(text: &str) -> Option<BTreeSet<String>> {
     };
     let names: BTreeSet<String> =
         lists.iter().filter_map(|list| expand(list).ok()).flatten().collect();
-    (!names.is_empty()).then_some(names)
+    are_names(&names).then_some(names)
 }
 
 #[cfg(test)]
@@ -59,7 +69,7 @@ mod tests {
             let names = slurm_nodes(text).unwrap();
             assert_eq!(names.into_iter().collect::<Vec<_>>(), ["n1", "n2"], "{text}");
         }
-        assert_eq!(slurm_nodes(""), None);
+        assert_eq!((slurm_nodes(""), slurm_nodes("nodes:\n  - {name: n1}\n")), (None, None));
     }
 
     #[test]
@@ -74,6 +84,7 @@ mod tests {
             assert_eq!(names.into_iter().collect::<Vec<_>>(), ["n1", "n2"], "{text}");
         }
         assert_eq!(kubernetes_nodes("{"), None);
+        assert_eq!(kubernetes_nodes("nodes:\n  - {name: n1}\n"), None);
         assert_eq!(kubernetes_nodes(""), None);
     }
 }

@@ -12,6 +12,7 @@ use super::object::ImportedObject;
 use super::reasons::{DIFFERS, TOPOLOGY};
 use crate::group::is_gang_key;
 use crate::names;
+use crate::node::is_gpu;
 use crate::span;
 
 /// A role's pods, as the object describes them.
@@ -272,6 +273,14 @@ fn nodes(
     for (key, value) in object.texts(&selector) {
         let at = child(&selector, &key);
         label(object, &at, job, (key, value), is_first);
+    }
+    // The export tolerates the taint of the GPUs' resource; the cluster may have added the same.
+    for toleration in object.children(&format!("{spec}/tolerations")) {
+        let key = object.peek_text(&format!("{toleration}/key"));
+        if key.is_some_and(|key| is_gpu(key) || job.kubernetes.gpu_resource.as_deref() == Some(key))
+        {
+            object.field(&toleration, "gpus");
+        }
     }
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let terms =

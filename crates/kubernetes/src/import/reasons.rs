@@ -4,7 +4,7 @@
 const REASONS: &[(&str, &str)] = &[
     (
         "tolerations",
-        "a job has no tolerations: taints of GPU nodes are a site's; add it to the exported objects",
+        "a job tolerates the taint of its GPUs' resource only; add others to the exported objects",
     ),
     ("initContainers", "a job has no init containers: do their work at the start of `run`"),
     ("securityContext", "a job runs as the user who submits it; in a container, as the image says"),

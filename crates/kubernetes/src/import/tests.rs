@@ -123,6 +123,11 @@ fn schema_valid_and_wrong_is_found() {
         "tolerations: [{operator: Exists}]",
         &[("field-lost", 13)],
     );
+    check_changed(
+        "schedulerName: muster",
+        "tolerations: [{key: nvidia.com/gpu, operator: Exists}]",
+        &[],
+    );
 }
 
 #[test]

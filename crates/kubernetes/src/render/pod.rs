@@ -114,6 +114,11 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     if let Some(affinity) = affinity(job, role) {
         set("affinity", affinity);
     }
+    if role.group.task.gpu.devices > 0 {
+        // Nodes with GPUs are often tainted with their resource, to keep other pods away.
+        let taint = json!({"key": gpu_resource(job), "operator": "Exists", "effect": "NoSchedule"});
+        set("tolerations", json!([taint]));
+    }
     let named = [
         ("serviceAccountName", &options.service_account),
         ("priorityClassName", &options.priority_class),
@@ -181,13 +186,16 @@ fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
     container
 }
 
+fn gpu_resource<'a>(job: &JobShape<'a>) -> &'a str {
+    job.input.options.gpu_resource.as_deref().unwrap_or(NVIDIA)
+}
+
 fn resources(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     let task = &role.group.task;
     let mut limits = Map::new();
     let mut requests = Map::new();
     if task.gpu.devices > 0 {
-        let resource = job.input.options.gpu_resource.as_deref().unwrap_or(NVIDIA);
-        limits.insert(resource.to_owned(), task.gpu.devices.into());
+        limits.insert(gpu_resource(job).to_owned(), task.gpu.devices.into());
     }
     for (name, count) in &task.extras {
         limits.insert(name.to_string(), (*count).into());

@@ -160,25 +160,26 @@ impl Evidence {
         let mut evidence = Self::default();
         for source in sources {
             evidence.read.push(source.name.clone());
-            let parsed = || parse(&source.name, &source.text).lines;
             if source.kind.is_file() {
                 evidence.not_understood.extend(parse(&source.name, &source.text).not_understood);
             }
-            if source.kind.is_file()
+            let is_read_here = source.kind.is_file()
                 && source.kind != SourceKind::Included
-                && source.kind != SourceKind::SlurmConf
-            {
-                evidence.lines.extend(parsed().into_iter().map(|line| (source.kind, line)));
+                && source.kind != SourceKind::SlurmConf;
+            let mut parsed = Vec::new();
+            if is_read_here {
+                parsed = evidence.lines_with_includes(source, sources, 0);
+                evidence.lines.extend(parsed.iter().cloned().map(|line| (source.kind, line)));
             }
             match source.kind {
                 SourceKind::SlurmConf => evidence.read_conf(source, sources),
                 SourceKind::Included => {}
-                SourceKind::GresConf => evidence.gres.get_or_insert_default().extend(parsed()),
+                SourceKind::GresConf => evidence.gres.get_or_insert_default().extend(parsed),
                 SourceKind::TopologyConf => {
-                    evidence.switches.get_or_insert_default().extend(parsed())
+                    evidence.switches.get_or_insert_default().extend(parsed)
                 }
-                SourceKind::CgroupConf => add(evidence.cgroup.get_or_insert_default(), &parsed()),
-                SourceKind::SlurmdbdConf => add(evidence.dbd.get_or_insert_default(), &parsed()),
+                SourceKind::CgroupConf => add(evidence.cgroup.get_or_insert_default(), &parsed),
+                SourceKind::SlurmdbdConf => add(evidence.dbd.get_or_insert_default(), &parsed),
                 SourceKind::Config => evidence.read_running(source),
                 SourceKind::Partitions | SourceKind::Nodes => {}
                 SourceKind::Qos => evidence.qos = Some(table(source)),

@@ -18,7 +18,7 @@ pub struct CheckSource {
 pub enum SourceKind {
     /// The main configuration, slurm.conf.
     SlurmConf,
-    /// File that a slurm.conf includes.
+    /// File that another one includes.
     Included,
     /// The GPU configuration, gres.conf.
     GresConf,

@@ -156,7 +156,7 @@ fn with_included(mut sources: Vec<CheckSource>) -> Vec<CheckSource> {
     while at < sources.len() {
         let from = &sources[at];
         at += 1;
-        if !matches!(from.kind, SourceKind::SlurmConf | SourceKind::Included) {
+        if !from.kind.is_file() {
             continue;
         }
         let beside = Path::new(&from.name).parent().unwrap_or(Path::new("")).to_path_buf();

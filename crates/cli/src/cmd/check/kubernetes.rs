@@ -10,6 +10,7 @@ use muster_doctor::kubernetes::slurm_nodes;
 use muster_doctor::{check_kubernetes, kubernetes_rule_texts};
 
 use super::gang_probes::{self, GangProbeArgs};
+use super::nodes_of_cluster_file;
 use super::report_args::ReportArgs;
 use super::snapshot;
 use crate::app::App;
@@ -63,8 +64,8 @@ pub struct CheckKubernetesArgs {
     /// Also write what was listed to files in this folder, which this command reads
     #[arg(long, value_name = "DIR", conflicts_with = "files")]
     save: Option<PathBuf>,
-    /// Nodes of a Slurm cluster: output of `sinfo -hN -o %N` or `scontrol show nodes`, slurm.conf,
-    /// or one name per line; `-` is stdin
+    /// Nodes of a Slurm cluster: output of `sinfo -hN -o %N` or `scontrol show nodes`, slurm.conf, a
+    /// cluster file, or one name per line; `-` is stdin
     #[arg(long, value_name = "FILE")]
     slurm_nodes: Option<PathBuf>,
     /// Also submit a gang that must get no node, since one pod too many is in it, and one that must
@@ -98,7 +99,8 @@ pub async fn run(app: &App, args: &CheckKubernetesArgs) -> Result<u8> {
         let (name, text) = text(path, MAX_BYTES)?;
         let unread =
             || Failure::usage(format!("{name} lists no node of Slurm")).hint("sinfo -hN -o %N");
-        taken.slurm_nodes = Some(slurm_nodes(&text).ok_or_else(unread)?);
+        taken.slurm_nodes =
+            Some(nodes_of_cluster_file(&text).or_else(|| slurm_nodes(&text)).ok_or_else(unread)?);
         taken.read.push(name);
     }
 

@@ -9,6 +9,8 @@ mod report_args;
 mod slurm;
 mod snapshot;
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use clap::Subcommand;
 
@@ -38,12 +40,18 @@ pub async fn run(app: &App, args: CheckArgs) -> Result<u8> {
     }
 }
 
+/// Returns the nodes of a cluster file, such as those of `muster init hybrid`; `None` for other text.
+fn nodes_of_cluster_file(text: &str) -> Option<BTreeSet<String>> {
+    let cluster = muster_spec::parse_cluster(text, None).ok()?;
+    Some(cluster.nodes.iter().map(|node| node.name.to_string()).collect())
+}
+
 impl CheckArgs {
     /// Returns the service that the check asks.
     pub fn endpoint(&self) -> Endpoint {
         match self.cluster {
             CheckCommand::Slurm(_) => Endpoint::Cluster,
-            CheckCommand::Kubernetes(_) => Endpoint::AnyCluster,
+            CheckCommand::Kubernetes(_) => Endpoint::Kubernetes,
         }
     }
 }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use muster_doctor::{check, kubernetes_nodes, rule_texts};
 use muster_slurm::conf::evidence::Evidence;
 
+use super::nodes_of_cluster_file;
 use super::report_args::ReportArgs;
 use super::{collect, probes};
 use crate::app::App;
@@ -45,8 +46,8 @@ pub struct CheckSlurmArgs {
     /// may be repeated
     #[arg(long, value_name = "PATH")]
     conf: Vec<PathBuf>,
-    /// Nodes of a Kubernetes cluster: output of `kubectl get nodes -o json` or `-o name`, or one
-    /// name per line; `-` is stdin
+    /// Nodes of a Kubernetes cluster: output of `kubectl get nodes -o json` or `-o name`, a cluster
+    /// file, or one name per line; `-` is stdin
     #[arg(long, value_name = "FILE")]
     kubernetes_nodes: Option<PathBuf>,
     /// Also run probe jobs to test what configuration files cannot show; each takes seconds, and is
@@ -86,7 +87,8 @@ pub async fn run(app: &App, args: &CheckSlurmArgs) -> Result<u8> {
         let (name, text) = text(path, MAX_BYTES)?;
         let unread =
             || Failure::usage(format!("{name} lists no node")).hint("kubectl get nodes -o name");
-        evidence = evidence.with_kubernetes(&name, kubernetes_nodes(&text).ok_or_else(unread)?);
+        let nodes = nodes_of_cluster_file(&text).or_else(|| kubernetes_nodes(&text));
+        evidence = evidence.with_kubernetes(&name, nodes.ok_or_else(unread)?);
     }
 
     // 3. Check and print the report.

@@ -73,11 +73,18 @@ const FIXED: &str = "
 
 | file | where it goes |
 |---|---|
-| `slurm-nodes.conf` | every Slurm node; `include` it in slurm.conf |
-| `slurm-gres.conf` | every Slurm node; `include` it in gres.conf |
+| `slurm-nodes.conf` | every Slurm node; `include` it in the slurm.conf that there is |
+| `slurm-gres.conf` | every Slurm node; `include` it in the gres.conf that there is |
 | `kubernetes-nodes.sh` | read it, then run it once with a kubeconfig of the cluster |
 | `cluster-batch.yaml`, `cluster-services.yaml` | the pools, for `muster` |
 | `cluster-all.yaml` | all nodes of the site; the check compares with it |
+
+For a new Slurm cluster, `muster init slurm --cluster cluster-batch.yaml` writes all its files in place of the two.
+
+## Check both sides
+
+    muster check slurm --conf /etc/slurm --kubernetes-nodes cluster-services.yaml
+    muster check kubernetes --slurm-nodes slurm-nodes.conf
 
 ## Which job goes where
 
