@@ -8,7 +8,7 @@ mod state;
 mod used;
 mod view;
 
-use muster_model::{Array, JobId, Replicas};
+use muster_model::{Array, Checkpoint, JobId, Replicas};
 use serde_json::Value;
 
 pub use pods::{JobTask, tasks};
@@ -156,6 +156,15 @@ impl<'a> JobObject<'a> {
         // Anyone may write annotations.
         let is_sound = array.ranges().all(|range| range.step > 0 && range.first <= range.last);
         is_sound.then_some(array)
+    }
+
+    /// Returns the checkpoint settings that Muster has written.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<Checkpoint> {
+        let checkpoint: Checkpoint =
+            serde_json::from_str(self.annotation(names::CHECKPOINT)?).ok()?;
+        // Anyone may write annotations.
+        (1..=31).contains(&checkpoint.signal).then_some(checkpoint)
     }
 
     /// Returns the numbers of replicas of a service.

@@ -7,6 +7,7 @@
 
 mod admission_policy;
 mod anti_affinity;
+pub mod checkpoint;
 pub mod group;
 pub mod import;
 pub mod instant;

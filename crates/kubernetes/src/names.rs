@@ -104,6 +104,10 @@ pub const ARRAY: &str = "muster.run/array";
 /// Annotation of the ConfigMap with the files that a job sends: their folder, as the job file names it.
 pub const SENT: &str = "muster.run/sent";
 
+/// Annotation of an object with the checkpoint settings of its job, as the JSON of a
+/// [`muster_model::Checkpoint`].
+pub const CHECKPOINT: &str = "muster.run/checkpoint";
+
 /// Annotation of a service's object with its numbers of replicas, as the JSON of [`muster_model::Replicas`].
 pub const REPLICAS: &str = "muster.run/replicas";
 

@@ -147,6 +147,7 @@ impl KubernetesScheduler {
         if let Some(index) = index {
             shown = with_element(shown, found.job(), &pods, index);
         }
+        self.checkpoints.fill(&mut shown);
         Ok(JobDetail {
             job: shown,
             now: now(),
@@ -163,9 +164,14 @@ impl KubernetesScheduler {
     pub(super) async fn changes(&self, query: ChangesQuery) -> Result<ChangesResponse> {
         let wait = query.timeout_secs.unwrap_or(LONGEST_WAIT_SECS).clamp(1, LONGEST_WAIT_SECS);
         if let Some(lists) = query.after.and_then(|after| self.lists_of(after)) {
-            self.server().await?.wait_for_change(&lists, Duration::from_secs(wait)).await;
-            if lists.are_of_all() {
-                tokio::time::sleep(PAUSE).await;
+            let server = self.server().await?;
+            tokio::select! {
+                () = self.checkpoints.news() => {}
+                _ = server.wait_for_change(&lists, Duration::from_secs(wait)) => {
+                    if lists.are_of_all() {
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
             }
         }
         // The list after this shows what has changed, if anything: a revision of its own each time.

@@ -106,7 +106,13 @@ impl KubernetesScheduler {
     }
 
     /// Returns a command that runs further words in a container.
-    fn exec(&self, found: &FoundJob, options: &[&str], pod: &str, container: &str) -> Vec<String> {
+    pub(super) fn exec(
+        &self,
+        found: &FoundJob,
+        options: &[&str],
+        pod: &str,
+        container: &str,
+    ) -> Vec<String> {
         let mut words = vec!["kubectl".to_owned()];
         words.extend(self.settings.context.iter().map(|context| format!("--context={context}")));
         words.extend(["exec", "--stdin"].map(str::to_owned));
@@ -187,7 +193,7 @@ fn container_of(found: &FoundJob, query: &LogQuery) -> Result<Option<TaskContain
 }
 
 /// Returns the position of an element of an array or service by its index.
-fn ordinal_of(found: &FoundJob, index: u32) -> Result<u32> {
+pub(super) fn ordinal_of(found: &FoundJob, index: u32) -> Result<u32> {
     let ordinal = match found.job().array() {
         Some(array) => array.ordinal_of(index),
         None => Some(index).filter(|_| found.key.api.is_service()),

@@ -3,6 +3,7 @@
 //! The main type is [`KubernetesScheduler`].
 
 mod act;
+mod checkpoint;
 mod explain;
 mod list;
 mod logs;
@@ -33,6 +34,7 @@ use crate::route::{job_number, json, now, read};
 pub use read::{CheckedCluster, ListAnswer};
 
 use act::KubernetesAction;
+use checkpoint::CheckpointRequests;
 use server::{ApiServer, ReadLists};
 
 /// Pause before a request is repeated for a caller who waits.
@@ -65,6 +67,8 @@ pub struct KubernetesScheduler {
     /// The last lists, from which changes are followed.
     lists: Mutex<VecDeque<ReadLists>>,
     wait_mode: Mutex<WaitMode>,
+    /// Checkpoint requests made through this front end.
+    checkpoints: CheckpointRequests,
     /// Set once the caller has withdrawn its submission.
     withdrawn: watch::Sender<bool>,
 }
@@ -117,6 +121,7 @@ impl KubernetesScheduler {
             lists: Mutex::default(),
             wait_mode: Mutex::default(),
             withdrawn: watch::Sender::new(false),
+            checkpoints: CheckpointRequests::default(),
         }
     }
 
@@ -188,6 +193,10 @@ impl KubernetesScheduler {
             RouteId::Hold => acted(KubernetesAction::Hold).await,
             RouteId::Release => acted(KubernetesAction::Release).await,
             RouteId::Requeue => acted(KubernetesAction::Requeue).await,
+            RouteId::Checkpoint => {
+                let index = read::<ActionRequest>(&call.body)?.index;
+                json(&self.checkpoint(job()?, index).await?)
+            }
             RouteId::Scale => json(&self.scale(job()?, read::<ScaleRequest>(&call.body)?).await?),
             RouteId::Bulk => json(&self.bulk(read::<BulkRequest>(&call.body)?).await?),
             other => Err(unsupported_route(other)),
@@ -236,6 +245,10 @@ fn unsupported_route(route: RouteId) -> RequestError {
         RouteId::Drain | RouteId::Resume => (
             "nodes of Kubernetes are drained with kubectl",
             "`kubectl drain NODE`, `kubectl uncordon NODE`",
+        ),
+        RouteId::Saved => (
+            "jobs on Kubernetes acknowledge a checkpoint themselves",
+            "the program writes to $MUSTER_CHECKPOINT_FILE; docs/jobs.md shows how",
         ),
         RouteId::Daemon | RouteId::StopDaemon => {
             ("there is no daemon: the API server is asked directly", "leave out --on to reach one")

@@ -1,7 +1,8 @@
 //! Job file under construction: its fields, and their output as YAML. It does not know the objects.
 
+use muster_model::{AfterCheckpoint, Checkpoint, CheckpointBy, CheckpointTo, signal_name};
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 use serde_saphyr::{FlowMap, FlowSeq};
 
 use crate::names;
@@ -20,6 +21,7 @@ pub(super) struct JobDraft {
     pub(super) after: Vec<String>,
     pub(super) begin: Option<String>,
     pub(super) is_held: bool,
+    pub(super) checkpoint: Option<Checkpoint>,
     pub(super) workdir: Option<String>,
     pub(super) grace_secs: Option<u64>,
     /// Highest number of restarts.
@@ -138,6 +140,7 @@ impl JobDraft {
         fields.list("after", &self.after);
         fields.text("begin", self.begin.as_deref());
         fields.value("hold", self.is_held.then(|| true.into()));
+        fields.value("checkpoint", self.checkpoint.map(checkpoint));
         fields.text("grace", self.grace_secs.map(seconds).as_deref());
         fields.value("restart", self.restarts.map(Value::from));
         fields.map("labels", &self.labels);
@@ -306,6 +309,30 @@ fn seconds(secs: u64) -> String {
     let units = [(86_400, "d"), (3600, "h"), (60, "m")];
     let unit = units.iter().find(|(size, _)| secs > 0 && secs.is_multiple_of(*size));
     unit.map_or_else(|| format!("{secs}s"), |(size, name)| format!("{}{name}", secs / size))
+}
+
+/// Returns the settings of checkpoints; defaults are left out.
+fn checkpoint(checkpoint: Checkpoint) -> Value {
+    let signal = signal_name(checkpoint.signal);
+    let mut fields = json!({"grace": seconds(checkpoint.lead.0.div_ceil(1000))});
+    let mut set = |name: &str, value: &str| fields[name] = value.into();
+    if signal != "SIGUSR1" {
+        set("signal", signal.strip_prefix("SIG").unwrap_or(&signal));
+    }
+    if checkpoint.by == CheckpointBy::All {
+        set("by", "all");
+    }
+    match checkpoint.to {
+        CheckpointTo::Handlers => {}
+        CheckpointTo::Outermost => set("to", "outermost"),
+        CheckpointTo::All => set("to", "all"),
+    }
+    match checkpoint.then {
+        AfterCheckpoint::Continue => {}
+        AfterCheckpoint::Stop => set("then", "stop"),
+        AfterCheckpoint::Requeue => set("then", "requeue"),
+    }
+    fields
 }
 
 /// Returns a size in the largest unit that divides it: decimal ones as people write them, else binary.

@@ -56,6 +56,13 @@ pub(super) fn read(object: &mut ImportedObject, job: &mut JobDraft) {
                 object.field(&at, "after");
             }
             names::VOLCANO_QUEUE => queue(object, &at, &key, job),
+            names::CHECKPOINT => match serde_json::from_str(&value) {
+                Ok(checkpoint) => {
+                    job.checkpoint = Some(checkpoint);
+                    object.field(&at, "checkpoint");
+                }
+                Err(_) => object.lost(&at, "not the settings of a checkpoint"),
+            },
             names::ARRAY | names::REPLICAS => object.field(&at, "array, replicas"),
             _ if OWN.contains(&key.as_str()) => object.field(&at, "Muster's own"),
             _ if key.starts_with("kai.scheduler/topology") => object.lost(&at, TOPOLOGY),

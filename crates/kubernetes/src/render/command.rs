@@ -7,6 +7,7 @@ use muster_model::payload::{TaskCommand, shell_word};
 use muster_model::{Array, IndexRange};
 
 use super::{JobKind, JobShape, Role};
+use crate::checkpoint;
 
 /// Port of rank 0; each role has its own, counted from here. Pods have addresses of their own.
 const PORT: u32 = 29_500;
@@ -35,8 +36,8 @@ pub(super) fn command(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Vec<Str
 
 /// First word of the command's text, and the end of its variables, which tell such a command from others.
 const FIRST_VARIABLE: &str = "export RANK=";
-/// Programs write acknowledgements to this file; nothing reads them here.
-const LAST_VARIABLE: &str = "export MUSTER_CHECKPOINT_FILE=/dev/null\n";
+/// Variable with the file to which programs acknowledge checkpoints.
+const LAST_VARIABLE: &str = "export MUSTER_CHECKPOINT_FILE=";
 /// Replaces the shell with the program in its arguments.
 const EXEC: &str = "exec \"$@\"\n";
 
@@ -56,7 +57,8 @@ pub(crate) fn own_program(words: &[String]) -> Option<OwnProgram> {
     if shell != "/bin/sh" || flag != "-c" || !text.starts_with(FIRST_VARIABLE) {
         return None;
     }
-    let (variables, program) = text.split_once(LAST_VARIABLE)?;
+    let (variables, rest) = text.split_once(LAST_VARIABLE)?;
+    let (_, program) = rest.split_once('\n')?;
     let named = |name: &str| {
         let (_, rest) = variables.split_once(&format!("{name}="))?;
         Some(rest.split_whitespace().next()?.to_owned())
@@ -153,7 +155,7 @@ fn variables(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> String {
     if let Some(array) = &job.input.spec.array {
         text.push_str(&array_index(array));
     }
-    text.push_str(LAST_VARIABLE);
+    let _ = writeln!(text, "{LAST_VARIABLE}{}", checkpoint::file(task));
     text
 }
 

@@ -96,6 +96,11 @@ fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
         let replicas = serde_json::to_string(&service.replicas).expect("numbers are valid JSON");
         annotations.insert(names::REPLICAS.to_owned(), replicas.into());
     }
+    if let Some(checkpoint) = job.input.spec.checkpoint {
+        let checkpoint =
+            serde_json::to_string(&checkpoint).expect("numbers and words are valid JSON");
+        annotations.insert(names::CHECKPOINT.to_owned(), checkpoint.into());
+    }
     annotations
 }
 

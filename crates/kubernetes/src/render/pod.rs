@@ -115,9 +115,7 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
         set("affinity", affinity);
     }
     if role.group.task.gpu.devices > 0 {
-        // Nodes with GPUs are often tainted with their resource, to keep other pods away.
-        let taint = json!({"key": gpu_resource(job), "operator": "Exists", "effect": "NoSchedule"});
-        set("tolerations", json!([taint]));
+        set("tolerations", json!([toleration(job)]));
     }
     let named = [
         ("serviceAccountName", &options.service_account),
@@ -184,6 +182,11 @@ fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
         set("volumeMounts", mounts.into());
     }
     container
+}
+
+/// Nodes with GPUs are often tainted with their resource, to keep other pods away.
+fn toleration(job: &JobShape<'_>) -> Value {
+    json!({"key": gpu_resource(job), "operator": "Exists", "effect": "NoSchedule"})
 }
 
 fn gpu_resource<'a>(job: &JobShape<'a>) -> &'a str {

@@ -259,7 +259,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     }
     if spec.checkpoint.is_some() {
         warnings.push(
-            "`checkpoint`: Kubernetes sends SIGTERM before it ends a pod, and no other signal; the time to save is its grace period. Acknowledgements are not read, and $MUSTER_LAST_CHECKPOINT is not set"
+            "`checkpoint`: Kubernetes sends SIGTERM before it ends a pod, and no other signal; the time to save is its grace period. `muster checkpoint` sends the signal on request; $MUSTER_LAST_CHECKPOINT is not set"
                 .to_owned(),
         );
     }

@@ -338,7 +338,7 @@ fn settings_that_have_another_effect_are_warnings() {
         to: CheckpointTo::Handlers,
     };
     let sets = |job: &mut JobSpec| job.checkpoint = Some(checkpoint);
-    check_warned(sets, Muster, "Acknowledgements are not read");
+    check_warned(sets, Muster, "`muster checkpoint` sends the signal on request");
     let restart = |backoff, always| {
         move |job: &mut JobSpec| {
             job.restart = Restart { on_failure: true, max_restarts: 3, backoff, always };

@@ -419,3 +419,72 @@ fn a_gpu_model_is_found_by_the_labels_of_nodes() {
     assert_eq!(ended, 0);
     assert_eq!(shown["job"]["elements"][0]["tasks"][0]["node"], "node2", "{shown}");
 }
+
+/// Submits a job whose program runs these commands, then waits for the file `may-end`, and writes a line
+/// to `up` once it does.
+fn submit_with_handler(place: &KubernetesTarget, name: &str, fields: &str, commands: &str) {
+    let folder = place.folder();
+    let program = folder.join(format!("{name}.sh"));
+    let text = format!(
+        "{commands}\necho up >> {}\nuntil [ -e {} ]; do usleep 50000; done\n",
+        folder.join(format!("{name}-up")).display(),
+        folder.join("may-end").display()
+    );
+    fs::write(&program, text).unwrap();
+    let run = format!("run: |\n  sh {}\n  echo ended with $?\n", program.display());
+    submit(place, &format!("name: {name}\ntime: 10m\ngrace: 1s\n{fields}\n{run}"));
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_gang_saves_on_request() {
+    let place = KubernetesTarget::new();
+    let up = |name: &str| {
+        let path = place.folder().join(format!("{name}-up"));
+        fs::read_to_string(path).unwrap_or_default().lines().count()
+    };
+    let asked = |words: &[&str], code: i32, text: &str| {
+        let (ended, stdout, stderr) = place.call(&[&["checkpoint"][..], words].concat());
+        assert!(
+            ended == code && (stdout.clone() + &stderr).contains(text),
+            "{words:?}: {ended}: {stdout}{stderr}"
+        );
+    };
+    let saves = "trap 'echo step $RANK > $MUSTER_CHECKPOINT_FILE' USR1";
+    let gang = format!("{}\ncheckpoint: {{grace: 60s, by: all}}", place.all_of_it());
+    submit_with_handler(&place, "gang", &gang, saves);
+    submit_with_handler(&place, "deaf", "checkpoint: {grace: 3s}", "true");
+    submit_with_handler(&place, "silent", "checkpoint: {grace: 3s}", "trap : USR1");
+    submit_with_handler(
+        &place,
+        "leaves",
+        "checkpoint: {signal: USR2, grace: 60s}",
+        "trap 'exit 3' USR2",
+    );
+    submit_with_handler(&place, "plain", "", saves);
+    until("all of them run", || {
+        ["gang", "deaf", "silent", "leaves", "plain"].map(up) == [2, 1, 1, 1, 1]
+            && place.ok(&["ps"]).matches(" running ").count() == 5
+    });
+    // 1. Every rank acknowledges, more than once, and the shells around the programs go on.
+    asked(&["gang"], 0, "checkpoint requested");
+    for _ in 0..2 {
+        asked(&["gang", "--wait"], 0, "saved its progress (step ");
+    }
+    // 2. Without a handler, without an acknowledgement, and with an end in its place.
+    asked(&["deaf", "--wait"], 124, "no process of it handles SIGUSR1");
+    asked(&["silent", "--wait"], 124, "did not acknowledge in time");
+    asked(&["leaves", "--wait"], 1, "ended before it acknowledged");
+    assert_eq!(place.call(&["wait", "leaves"]).0, 0);
+    assert_eq!(place.ok(&["logs", "leaves"]), "ended with 3\n");
+    // 3. What cannot be asked says why.
+    asked(&["plain"], 1, "has no checkpoint signal");
+    asked(&["gang", "--saved", "step 9"], 1, "acknowledge a checkpoint themselves");
+    asked(&["leaves"], 1, "has ended");
+    asked(&["nowhere"], 4, "nowhere");
+    fs::write(place.folder().join("may-end"), "").unwrap();
+    for name in ["gang", "deaf", "silent", "plain"] {
+        assert_eq!(place.call(&["wait", name]).0, 0, "{name}");
+        assert_eq!(place.ok(&["logs", name]), "ended with 0\n", "{name}");
+    }
+}

@@ -7,8 +7,9 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::kubernetes::{ClaimMount, EnvSource, KubernetesOptions};
 use muster_model::payload::TaskCommand;
 use muster_model::{
-    Array, Bytes, CpuMilli, JobSpec, QueueName, Replicas, Restart, Service, Span, TaskGroup, Time,
-    Topology, TopologyRule, UserName, WorkloadKind,
+    AfterCheckpoint, Array, Bytes, Checkpoint, CheckpointBy, CheckpointTo, CpuMilli, JobSpec,
+    QueueName, Replicas, Restart, Service, Span, TaskGroup, Time, Topology, TopologyRule, UserName,
+    WorkloadKind,
 };
 use muster_spec::{CheckedJob, SubmissionSite};
 use proptest::prelude::*;
@@ -168,6 +169,14 @@ fn with_terms(spec: JobSpec) -> impl Strategy<Value = JobSpec> {
             spec.array = array.filter(|_| is_one_pod);
             spec.queue = queue.into();
             spec.held = is_held;
+            let saves = has_rules && secs.is_none_or(|secs| secs > grace);
+            spec.checkpoint = saves.then_some(Checkpoint {
+                signal: 12,
+                lead: Span::from_secs(grace),
+                by: CheckpointBy::All,
+                then: AfterCheckpoint::Continue,
+                to: CheckpointTo::Outermost,
+            });
             spec.begin = (is_held && has_rules).then_some(Time(1_795_176_000_000));
             if restarts > 0 {
                 spec.restart = Restart {
