@@ -54,6 +54,7 @@ fn a_job_that_is_asked_answers() {
     assert!(refused.contains("is not running") && refused.contains("hint: "), "{refused}");
     home.words("release job").ok();
     home.until("it runs", || home.read("begun") == "0:\n");
+    home.until_state(1, JobState::Running);
     for step in 1..=2 {
         let said = home.words("checkpoint job --wait").ok().stdout;
         assert_eq!(said, format!("1: saved its progress (step {step})\n"));
@@ -81,6 +82,7 @@ fn a_word_over_the_api_is_the_job_s_own() {
     );
     home.words("run job.yaml").ok();
     home.until("both run", || home.read("up") == "up\nup\n");
+    home.until_state(1, JobState::Running);
     let asked = || home.job(1).elements[0].checkpoint_asked.is_some();
     home.words("checkpoint job").ok();
     home.until("both are asked", || home.read("asked") == "asked\nasked\n");
@@ -142,6 +144,8 @@ fn a_job_that_does_not_answer_in_time_is_told_from_one_that_ended() {
     home.write("ends.yaml", "gpus: 1\ncheckpoint: {grace: 50s}\nrun: \"trap 'exit 0' USR1; echo up > ends; while :; do sleep 0.02; done\"\n");
     home.words("run mute.yaml ends.yaml").ok();
     home.until("both run", || home.path("mute").exists() && home.path("ends").exists());
+    home.until_state(1, JobState::Running);
+    home.until_state(2, JobState::Running);
     let late = home.words("checkpoint mute --wait").code(124).stdout;
     assert_eq!(late, "1: did not acknowledge in time\n");
     let ended = home.words("checkpoint ends --wait").code(1).stdout;
@@ -234,6 +238,8 @@ fn a_shell_around_the_program_survives_and_a_request_that_no_process_handles_is_
     wrapped(&home, "deaf", "checkpoint: {grace: 2s}", &format!("echo up > deaf.up; {gate}"));
     home.words("run saves.yaml deaf.yaml").ok();
     home.until("both run", || home.path("begun").exists() && home.path("deaf.up").exists());
+    home.until_state(1, JobState::Running);
+    home.until_state(2, JobState::Running);
     let said = home.words("checkpoint saves --wait").ok().stdout;
     assert_eq!(said, "1: saved its progress (step 1)\n");
     let unheard = home.words("checkpoint deaf --wait").code(124);
