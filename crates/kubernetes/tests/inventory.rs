@@ -334,7 +334,7 @@ fn a_pool_becomes_slurm_configuration_and_its_nodes_are_found_in_it() {
     assert_eq!(expand(&pool::node_lists(&conf).join(",")).unwrap(), names);
     assert!(!conf.contains("evil"));
     let lines: Vec<&str> = conf.lines().filter(|line| !line.starts_with('#')).collect();
-    insta::assert_snapshot!(format!("{}\n\n{}", lines.join("\n"), pool::gres(&nodes)), @"
+    insta::assert_snapshot!(format!("{}\n\n{}", lines.join("\n"), pool::gres(&nodes)), @r#"
     NodeName=amd-1 CPUs=192 RealMemory=2097152 Gres=gpu:mi300x:7 State=UNKNOWN
     NodeName=cp-0 CPUs=8 RealMemory=32768 State=UNKNOWN
     NodeName=gpu-[1-4,10] CPUs=127 RealMemory=1031995 Gres=gpu:h100:8 State=UNKNOWN
@@ -344,10 +344,10 @@ fn a_pool_becomes_slurm_configuration_and_its_nodes_are_found_in_it() {
     NodeName=node[01-04] CPUs=128 RealMemory=1000000 Gres=gpu:h100:8 Features=ib,h100 State=UNKNOWN
     NodeName=old1 CPUs=32 RealMemory=128000 Gres=gpu:v100:2,gpu:t4:1 State=UNKNOWN
 
-    PartitionName=batch Nodes=amd-1,cp-0,gpu-[1-4,10],mig-1,shared-1 Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
-    PartitionName=debug Nodes=cpu1 DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
-    PartitionName=train Nodes=node[01-04] DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
-    PartitionName=old Nodes=old1 DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
+    PartitionName=batch Nodes=amd-1,cp-0,gpu-[1-4,10],mig-1,shared-1 Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00 TRESBillingWeights="CPU=0.071038,Mem=0.008451G,GRES/gpu=1.0" DefMemPerCPU=3814 DefCpuPerGPU=4 State=UP
+    PartitionName=debug Nodes=cpu1 DefaultTime=01:00:00 MaxTime=7-00:00:00 TRESBillingWeights="CPU=1.0" DefMemPerCPU=4000 State=UP
+    PartitionName=train Nodes=node[01-04] DefaultTime=01:00:00 MaxTime=7-00:00:00 TRESBillingWeights="CPU=0.0625,Mem=0.008192G,GRES/gpu=1.0" DefMemPerCPU=7812 DefCpuPerGPU=16 State=UP
+    PartitionName=old Nodes=old1 DefaultTime=01:00:00 MaxTime=7-00:00:00 TRESBillingWeights="CPU=0.09375,Mem=0.024G,GRES/gpu=1.0" DefMemPerCPU=4000 DefCpuPerGPU=10 State=UP
 
     # The GPUs of the batch pool, for gres.conf on every Slurm node:
     #   include /etc/slurm/slurm-gres.conf
@@ -359,7 +359,7 @@ fn a_pool_becomes_slurm_configuration_and_its_nodes_are_found_in_it() {
     NodeName=shared-1 AutoDetect=off Name=gpu Type=t4 File=/dev/nvidia[0-1]
     NodeName=node[01-04] AutoDetect=off Name=gpu Type=h100 File=/dev/nvidia[0-7]
     NodeName=old1 Name=gpu AutoDetect=nvml
-    ");
+    "#);
 }
 
 #[test]

@@ -73,8 +73,8 @@ fn holder(device: &DeviceView, context: RenderContext) -> Cell {
         (true, _, _) => Cell::inked(format!("{holders}, then out of service"), Ink::Waiting),
         (_, true, _) => {
             let by = foreign_processes(&device.foreign_processes);
-            let by = if by.is_empty() { "a process".to_owned() } else { by };
-            Cell::inked(format!("{by}, outside Muster"), Ink::Waiting)
+            let by = if by.is_empty() { "a process".to_owned() } else { by + "," };
+            Cell::inked(format!("{by} outside Muster"), Ink::Waiting)
         }
         (.., Some(drain)) => {
             let from = format!("out of service from {}", clock::time(drain.from, context));
