@@ -96,6 +96,22 @@ fn jobs_of_two_contexts_are_told_apart() {
     }
 }
 
+/// Nodes that the test gives to a pool; on drop they belong to none, also where the test fails.
+struct DividedNodes<'a>(&'a KubernetesCluster);
+
+impl Drop for DividedNodes<'_> {
+    fn drop(&mut self) {
+        for node in ["node7", "node8"] {
+            for change in
+                [["taint", "node", node, "nvidia.com/gpu-"], ["label", "node", node, "pool-"]]
+            {
+                // What the test had not set is not there to remove.
+                let _ = self.0.kubectl_with(&change, "");
+            }
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn the_pools_of_init_hybrid_pass_the_check_and_run_jobs() {
@@ -131,6 +147,7 @@ fn the_pools_of_init_hybrid_pass_the_check_and_run_jobs() {
     let taints = |node: &str| cluster.get(&["node", node])["spec"]["taints"].clone();
     assert_eq!((taints("node7"), taints("node8")), (Value::Null, Value::Null));
 
+    let divided = DividedNodes(&cluster);
     // 2. Applied, it passes the check with Slurm's side beside it: nothing is found that was not before.
     let check = ["check", "kubernetes", "--format", "json", "--slurm-nodes"];
     let report = |slurm: &str| -> Value {
@@ -146,19 +163,20 @@ fn the_pools_of_init_hybrid_pass_the_check_and_run_jobs() {
     let moved = report("moved");
 
     // 3. A job with GPUs runs on the tainted nodes, and a pod without GPUs does not.
-    let job = "name: gpu\ngpus: 8\nlabels: {pool: services}\nkubernetes: {namespace: auto-hybrid}\nrun: sleep 600\n";
+    let job = "name: gpu\ngpus: 8\nlabels: {pool: services}\nkubernetes: {namespace: auto-hybrid, image: none}\nrun: sleep 600\n";
     fs::write(home.path().join("job.yaml"), job).unwrap();
-    let words = ["run", "--on", "kubernetes", "job.yaml"];
-    success(&words, &run(muster, &words));
+    // For kube-scheduler, whatever other tests have installed.
+    let words = ["export", "kubernetes", "--scheduler", "none", "job.yaml"];
+    let objects = run(muster, &words);
+    success(&words, &objects);
+    let objects = String::from_utf8(objects.stdout).unwrap();
+    success(&["apply"], &cluster.kubectl_with(&["apply", "-f", "-"], &objects));
     until("the job has a node of the pool", || {
         let pods = namespace.objects("pods", "");
         pods.iter()
             .any(|pod| ["node7", "node8"].iter().any(|node| pod["spec"]["nodeName"] == *node))
     });
-    for node in ["node7", "node8"] {
-        cluster.kubectl(&["taint", "node", node, "nvidia.com/gpu-"]);
-        cluster.kubectl(&["label", "node", node, "pool-"]);
-    }
+    drop(divided);
     assert_eq!(after["findings"], before["findings"]);
     let passed = |report: &Value, rule: &str| {
         report["passed"].as_array().unwrap().iter().any(|one| one["rule"] == rule)
