@@ -76,8 +76,12 @@ impl FoundJob {
     }
 }
 
-/// Reads a role of a job.
+/// Reads a role of a job; one without pods is left out.
 pub(super) fn role(object: &mut ImportedObject, found: &mut FoundJob, template: &PodTemplate<'_>) {
+    if template.pods == 0 {
+        object.near(template.at, "a role without pods is left out");
+        return;
+    }
     let own = pod::read(object, template, &mut found.draft);
     let is_first = found.templates.is_empty();
     found.is_own = own.is_some() && (found.is_own || is_first);

@@ -43,9 +43,7 @@ pub(super) fn run_policy(object: &mut ImportedObject, found: &mut FoundJob, poli
     if let Some(queue) = object.text(&format!("{group}/queue"), "queue") {
         found.draft.queue = found.draft.queue.take().or(Some(crate::queue::path(&queue)));
     }
-    if object.is_set(&format!("{policy}/suspend")) {
-        object.field(&format!("{policy}/suspend"), "the scheduler starts it");
-    }
+    object.field(&format!("{policy}/suspend"), "the scheduler starts it");
     object.near(&format!("{policy}/cleanPodPolicy"), "tasks end with their job");
     object.near(
         &format!("{policy}/ttlSecondsAfterFinished"),

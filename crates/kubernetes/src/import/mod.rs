@@ -15,6 +15,7 @@ mod launch;
 mod metadata;
 mod mpi;
 mod object;
+mod owned;
 mod pod;
 mod pod_group;
 mod reasons;
@@ -92,7 +93,9 @@ pub fn import(
     let train_jobs = train_job::resolve(&mut documents);
     let mut objects: Vec<ImportedObject> = documents.into_iter().map(ImportedObject::new).collect();
     // 2. Convert those that are jobs.
+    let parts = owned::parts(&mut objects);
     let mut jobs: Vec<FoundJob> = (0..objects.len())
+        .filter(|index| !parts[*index])
         .filter_map(|index| job::read(index, &mut objects, &train_jobs))
         .collect();
     if jobs.is_empty() {

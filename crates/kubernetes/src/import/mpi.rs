@@ -45,6 +45,9 @@ pub(super) fn mpi_job(object: &mut ImportedObject, found: &mut FoundJob) {
     let launcher_works = object.is_set("/spec/runLauncherAsWorker");
     ranks(object, found, slots, launcher_works);
     object.near("/spec/launcherCreationPolicy", "all tasks of a job start together");
+    if !launcher_works {
+        object.field("/spec/runLauncherAsWorker", "the launcher runs no rank");
+    }
     run_policy(object, found, "/spec/runPolicy");
 }
 

@@ -22,6 +22,7 @@ pub(super) fn replicated(object: &mut ImportedObject, found: &mut FoundJob) {
     let number = object.number("/spec/replicas", "replicas").unwrap_or(1);
     let (guaranteed, max) =
         own.map_or((number, number), |own| (own.guaranteed.into(), own.max.into()));
+    let (guaranteed, max) = without_none(object, found, (guaranteed, max));
     role(object, found, &PodTemplate { at, role: "main", pods: 1 });
     ports(object, at, found, ServiceDraft { guaranteed, max, port: None });
     if max == 1 && is_notebook(object, found) {
@@ -41,6 +42,20 @@ pub(super) fn replicated(object: &mut ImportedObject, found: &mut FoundJob) {
         "/spec/persistentVolumeClaimRetentionPolicy",
         "a job creates and deletes no volume claims",
     );
+}
+
+/// Returns the replicas of a service; one that has none now is held, and has one when it is released.
+fn without_none(
+    object: &mut ImportedObject,
+    found: &mut FoundJob,
+    (guaranteed, max): (u64, u64),
+) -> (u64, u64) {
+    if max > 0 {
+        return (guaranteed, max);
+    }
+    found.draft.is_held = true;
+    object.near("/spec/replicas", "hold: it has no replicas now; released, it has one");
+    (1, 1)
 }
 
 /// Reads a Notebook of Kubeflow, whose one pod is a notebook server.

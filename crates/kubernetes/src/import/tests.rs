@@ -67,6 +67,24 @@ fn check_changed(from: &str, to: &str, expected: &[(&str, u32)]) {
     check(&text.replacen(from, to, 1), expected);
 }
 
+/// `kubectl get job,pod -o yaml` lists a Job with the Pods that it made.
+#[test]
+fn what_a_job_of_the_file_made_is_no_job_of_its_own() {
+    let pod = |controller: bool| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: train-0-x\n  labels: {{batch.kubernetes.io/job-name: train}}\n  ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: train, uid: u, controller: {controller}}}]\nspec: {{containers: [{{name: main, image: r/a:1, command: [python, a.py]}}]}}\nstatus: {{phase: Running}}\n"
+        )
+    };
+    let alone = imported(&gang());
+    let with_pod = imported(&format!("{}---\n{}", gang(), pod(true)));
+    assert_eq!(with_pod.job, alone.job);
+    assert_eq!(with_pod.findings.len(), alone.findings.len());
+    let texts = with_pod.options.iter().map(|option| option.text.as_str());
+    assert!(texts.into_iter().any(|text| text == "a part of Job train, which made it"));
+    let other = imported(&format!("{}---\n{}", gang(), pod(false)));
+    assert_eq!(other.job.matches("name: ").count(), alone.job.matches("name: ").count() + 1);
+}
+
 #[test]
 fn a_gang_becomes_a_job_of_the_same_size() {
     check(&gang(), &[]);

@@ -1,5 +1,5 @@
-//! Rules on the queues of Kueue in the same file: whether they admit the jobs that name them. Queues that
-//! are not in the file are unknown, and no finding.
+//! Rules on the queues of Kueue in the same file: whether they admit the jobs that name them. A queue that
+//! is not in the file may exist elsewhere: what depends on that is of medium severity, and says so.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ pub(in super::super) const RULES: &[ObjectRule] = &[
         id: "queue-admits-nothing",
         severity: Severity::High,
         title: "a queue of Kueue admits nothing",
-        cure: "write `namespaceSelector: {}` for all namespaces, `stopPolicy: None`, a `nominalQuota` above 0, and in a LocalQueue the name of the ClusterQueue",
+        cure: "write `namespaceSelector: {}` for all namespaces, `stopPolicy: None`, and a `nominalQuota` above 0",
         find: admits_nothing,
     },
     ObjectRule {
         id: "queue-without-local-queue",
-        severity: Severity::High,
-        title: "a job names a queue that is no LocalQueue of its namespace",
-        cure: "create the LocalQueue in the namespace of the job, or correct the label: Kueue never starts it as it is",
+        severity: Severity::Medium,
+        title: "a job names a queue that is none of the file's LocalQueues in its namespace",
+        cure: "unless it is defined elsewhere, create the LocalQueue in the namespace of the job, or correct the label: without it Kueue never starts the job",
         find: without_local_queue,
     },
     ObjectRule {
@@ -47,8 +47,8 @@ pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {
         id: "alone-in-cohort",
         severity: Severity::Medium,
-        title: "a queue of Kueue has a cohort to itself, and cannot borrow",
-        cure: "name the cohort of the queues from which it should borrow; names are compared letter by letter",
+        title: "a queue of Kueue is alone in its cohort in this file",
+        cure: "unless other queues of the cohort are defined elsewhere, it cannot borrow: name the cohort of the queues from which it should; names are compared letter by letter",
         find: alone,
     },
     ObjectRule {
@@ -72,7 +72,6 @@ fn value(object: &ImportedObject) -> &Value {
 }
 
 fn admits_nothing(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
-    let names: Vec<&str> = of_kind(facts, "ClusterQueue").map(ImportedObject::name).collect();
     let mut hits: Vec<RuleHit> = of_kind(facts, "ClusterQueue")
         .filter_map(|queue| {
             let defect = defect::of_cluster_queue(value(queue))?;
@@ -81,13 +80,10 @@ fn admits_nothing(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
         .collect();
     for queue in of_kind(facts, "LocalQueue") {
         let at = "/spec/clusterQueue";
-        let target = queue.peek_text(at).unwrap_or_default();
-        let defect = if names.is_empty() || names.contains(&target) {
+        hits.extend(
             defect::stopped(value(queue))
-        } else {
-            Some(format!("names the ClusterQueue {target}, which is not in the file"))
-        };
-        hits.extend(defect.map(|defect| (queue.line(at), format!("{} {defect}", queue.title()))));
+                .map(|defect| (queue.line(at), format!("{} {defect}", queue.title()))),
+        );
     }
     hits
 }
@@ -182,7 +178,8 @@ fn too_small(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
         for (name, amount) in roles.flat_map(|role| requests(&role)) {
             *asked.entry(name).or_default() += amount;
         }
-        let can_borrow = !defect::cohort(value(queue)).is_empty() && !is_alone(facts, queue);
+        // Other queues of the cohort may be defined elsewhere.
+        let can_borrow = !defect::cohort(value(queue)).is_empty();
         let most = |name: &str| defect::nominal(value(queue), name);
         let (name, amount) = asked.into_iter().find(|(name, amount)| {
             is_gpu(name) && defect::covers(value(queue), name) && *amount > most(name)

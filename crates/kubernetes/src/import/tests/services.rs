@@ -96,6 +96,19 @@ fn a_gang_in_a_stateful_set_is_found() {
 }
 
 #[test]
+fn a_service_without_replicas_is_held() {
+    let text = deployment().split("---\n").next().unwrap().to_owned();
+    let text = text.replace("spec:\n  selector", "spec:\n  replicas: 0\n  selector");
+    let report = imported(&text);
+    assert!(
+        report.job.contains("replicas: 1\n") && report.job.contains("hold: true\n"),
+        "{}",
+        report.job
+    );
+    check(&text, &[]);
+}
+
+#[test]
 fn one_pod_with_a_notebook_server_is_a_notebook() {
     let text = deployment().split("---\n").next().unwrap().to_owned();
     let text = text
