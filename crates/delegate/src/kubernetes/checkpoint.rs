@@ -1,6 +1,6 @@
 //! Checkpoint requests to the containers of a job: a script in each of them, by `kubectl exec`, sends the
-//! signal and waits for the acknowledgement. What it tells is kept while this process runs; nothing is
-//! stored in the cluster.
+//! signal and waits for the acknowledgement. Its results are in memory until this process ends; nothing
+//! is stored in the cluster.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -29,7 +29,7 @@ const LABEL_BYTES: usize = 128;
 pub(super) struct CheckpointRequests {
     ranks: Arc<Mutex<Vec<RankRequest>>>,
     /// Notified of each line of a script.
-    told: Arc<Notify>,
+    changed: Arc<Notify>,
 }
 
 /// Request to one task.
@@ -54,9 +54,9 @@ struct BegunScript {
 }
 
 impl CheckpointRequests {
-    /// Waits until a script has told something since the last call.
-    pub(super) async fn news(&self) {
-        self.told.notified().await;
+    /// Waits until a script has written a line since the last call.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Fills the last request and its acknowledgement into the view of a job's elements.
@@ -77,8 +77,8 @@ impl CheckpointRequests {
     /// Follows a script until it ends. It is not waited for when this process ends.
     fn follow(&self, request: RankRequest, mut script: BegunScript) {
         let ranks = Arc::clone(&self.ranks);
-        let told = Arc::clone(&self.told);
-        let place = {
+        let changed = Arc::clone(&self.changed);
+        let at = {
             let mut ranks = ranks.lock().expect("no thread panics while holding this lock");
             ranks.push(request);
             ranks.len() - 1
@@ -88,12 +88,12 @@ impl CheckpointRequests {
                 let Some(line) = CheckpointLine::parse(&line) else { continue };
                 let mut ranks = ranks.lock().expect("no thread panics while holding this lock");
                 match line {
-                    CheckpointLine::Sent(count) => ranks[place].sent = count,
-                    CheckpointLine::Saved(label) => ranks[place].saved = Some((now(), cut(&label))),
+                    CheckpointLine::Sent(count) => ranks[at].sent = count,
+                    CheckpointLine::Saved(label) => ranks[at].saved = Some((now(), cut(&label))),
                     CheckpointLine::Failed(_) => {}
                 }
                 drop(ranks);
-                told.notify_one();
+                changed.notify_one();
             }
             drop(script.child);
         });
@@ -130,7 +130,11 @@ fn cut(label: &str) -> String {
 }
 
 impl KubernetesScheduler {
-    /// Sends a checkpoint request to the tasks of a job that run, or of one of its elements.
+    /// Sends a checkpoint request to the running tasks of a job, or of one of its elements.
+    ///
+    /// # Errors
+    /// When the job has no checkpoint signal, when none of its tasks runs, and when one of them cannot
+    /// be signalled; the error then says how many others have got the signal.
     pub(super) async fn checkpoint(
         &self,
         job: JobId,
@@ -144,13 +148,14 @@ impl KubernetesScheduler {
         let roles = job::roles(found.job());
         let ordinal = index.map(|index| ordinal_of(&found, index)).transpose()?;
         let all = job::tasks(found.job(), &roles, &pods);
-        // A gang runs once all of its tasks do.
+        // A gang runs once all of its tasks do, and until the last one has ended.
         let shown = job::view(found.job(), &pods, "");
         let running = shown.elements.iter().filter(|element| element.state == JobState::Running);
         let running: BTreeSet<u32> = running.map(|element| element.element.index).collect();
         let is_asked = |task: &&JobTask<'_>| {
             ordinal.is_none_or(|ordinal| task.ordinal == ordinal)
                 && running.contains(&index_of(found.job(), task))
+                && task.container_state()["running"].is_object()
         };
         let tasks: Vec<&JobTask<'_>> = all.iter().filter(is_asked).collect();
         if tasks.is_empty() {
@@ -167,7 +172,7 @@ impl KubernetesScheduler {
         // 2. Start the script beside each task, and wait until it has sent the signal.
         let at = now();
         let begun = tasks.iter().map(|task| self.begin(&found, task, checkpoint));
-        let begun = futures_util::future::try_join_all(begun).await?;
+        let begun = all_begun(futures_util::future::join_all(begun).await)?;
         for (task, (script, sent)) in tasks.iter().zip(begun) {
             let index = index_of(found.job(), task);
             let mut elements = shown.elements.iter();
@@ -219,16 +224,28 @@ impl KubernetesScheduler {
         }
         let mut said = String::new();
         if let Some(mut stderr) = child.stderr.take() {
-            // Without its words the exit is told alone.
+            // Where it cannot be read, the error has no reason.
             let _ = stderr.read_to_string(&mut said).await;
         }
         Err(not_begun(task.rank, &said))
     }
 }
 
-/// Returns the error of a script that did not begin, from what kubectl says.
+/// Returns what began for each task; else the first error, which says how many tasks got the signal.
+fn all_begun<T>(begun: Vec<Result<T>>) -> Result<Vec<T>> {
+    let signalled = begun.iter().filter(|one| one.is_ok()).count();
+    let all: Result<Vec<T>> = begun.into_iter().collect();
+    all.map_err(|error| match signalled {
+        0 => error,
+        1 => error.hint("1 other task has got the signal"),
+        count => error.hint(format!("{count} other tasks have got the signal")),
+    })
+}
+
+/// Returns the error of a script that did not begin, from the messages of kubectl.
 fn not_begun(rank: u32, said: &str) -> RequestError {
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("kubectl says nothing");
+    let last =
+        said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("kubectl gives no reason");
     let has_no_shell = said.contains("/bin/sh") && said.contains("no such file");
     if has_no_shell {
         return RequestError::refused(format!(
@@ -325,10 +342,20 @@ mod tests {
                 "Error from server (Forbidden): pods \"a\" is forbidden: User \"u\" cannot create resource \"pods/exec\"",
                 "cannot create resource",
             ),
-            ("", "kubectl says nothing"),
+            ("", "kubectl gives no reason"),
         ] {
             let text = not_begun(3, said).to_string();
             assert!(text.contains("rank 3") && text.contains(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn an_error_says_how_many_other_tasks_were_signalled() {
+        let failed = || Err(not_begun(3, ""));
+        let hint = |begun: Vec<Result<()>>| format!("{:?}", all_begun(begun).unwrap_err());
+        assert!(!hint(vec![failed()]).contains("other task"));
+        assert!(hint(vec![Ok(()), failed()]).contains("1 other task has"));
+        assert!(hint(vec![Ok(()), failed(), Ok(())]).contains("2 other tasks have"));
+        assert_eq!(all_begun(vec![Ok(1), Ok(2)]).unwrap(), [1, 2]);
     }
 }

@@ -166,7 +166,7 @@ impl KubernetesScheduler {
         if let Some(lists) = query.after.and_then(|after| self.lists_of(after)) {
             let server = self.server().await?;
             tokio::select! {
-                () = self.checkpoints.news() => {}
+                () = self.checkpoints.changed() => {}
                 _ = server.wait_for_change(&lists, Duration::from_secs(wait)) => {
                     if lists.are_of_all() {
                         tokio::time::sleep(PAUSE).await;
