@@ -37,6 +37,11 @@ pub fn explain(error: &Error) -> Option<Failure> {
                 None => None,
             }
         }
+        ErrorKind::InvalidSubcommand if verbs == ["export"] => {
+            let word = word(ContextKind::InvalidSubcommand)?;
+            let is_suggested = error.get(ContextKind::SuggestedSubcommand).is_some();
+            export_for(word).or_else(|| (!is_suggested).then(|| subcommand(&verbs, word)))
+        }
         ErrorKind::UnknownArgument
             if verbs.iter().any(|verb| FACT_COMMANDS.contains(&verb.as_str())) =>
         {
@@ -80,6 +85,17 @@ const OTHER_TOOLS: [(&[&str], &str); 12] = [
 fn of_other_tool(word: &str) -> Option<Failure> {
     let (_, hint) = OTHER_TOOLS.iter().find(|(words, _)| words.contains(&word))?;
     Some(Failure::usage(format!("there is no `muster {word}`")).hint(*hint))
+}
+
+/// Returns an error for a scheduler or an object of Kubernetes as a target of `muster export`.
+fn export_for(word: &str) -> Option<Failure> {
+    let options = match word {
+        "kai" | "kueue" | "volcano" | "pod-groups" => format!(" --scheduler {word}"),
+        "job" | "jobset" | "k8s" => String::new(),
+        _ => return None,
+    };
+    let failure = Failure::usage(format!("there is no `muster export {word}`"));
+    Some(failure.hint(format!("`muster export kubernetes{options} FILE` writes these objects")))
 }
 
 /// Converts an error of clap: its first line becomes the message, the whole text is what is shown.

@@ -190,6 +190,21 @@ fn words_of_other_tools_lead_to_the_verb() {
     }
 }
 
+#[test]
+fn schedulers_of_kubernetes_as_targets_of_export_lead_to_the_option() {
+    let home = Home::new();
+    for (word, command) in [
+        ("kai", "`muster export kubernetes --scheduler kai FILE`"),
+        ("volcano", "`muster export kubernetes --scheduler volcano FILE`"),
+        ("jobset", "`muster export kubernetes FILE`"),
+        ("nomad", "subcommands of `muster export`: "),
+    ] {
+        let run = home.words(&format!("export {word} job.yaml")).code(2);
+        let said = format!("error: there is no `muster export {word}`\nhint: {command}");
+        assert!(run.stderr.starts_with(&said), "{run:?}");
+    }
+}
+
 /// With `--json`, every failure is one line of JSON on stderr, with nothing on stdout.
 #[test]
 fn errors_are_json_where_data_is() {

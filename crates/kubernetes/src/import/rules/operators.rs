@@ -36,7 +36,7 @@ pub(in super::super) const RULES: &[ObjectRule] = &[
         id: "needs-mpi-operator",
         severity: Severity::High,
         title: "mpirun gets no host file and no SSH keys without the MPI operator",
-        cure: "write the launcher's command as a list, `[mpirun, -np, N, PROGRAM]`: each rank then becomes a task; or keep the MPIJob",
+        cure: "keep the MPIJob; or, for a program that reads RANK and WORLD_SIZE, write `[mpirun, -np, N, PROGRAM]` as a list, with as many slots for each worker as divide its GPUs: each rank then becomes a task",
         find: needs_operator,
     },
     ObjectRule {
