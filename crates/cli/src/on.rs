@@ -207,6 +207,15 @@ pub fn check_applies(on: Option<&On>, asks: Endpoint) -> Result<()> {
     }
 }
 
+/// Returns the option, with a blank before it, that a further command needs to reach the same cluster;
+/// empty where that is the cluster of `MUSTER_ON`, or without the variable this machine.
+pub fn option_for(on: Option<&On>) -> String {
+    let usual = std::env::var("MUSTER_ON").ok().filter(|text| !text.is_empty());
+    let usual = usual.unwrap_or_else(|| ClusterName::Local.to_string());
+    let on = on.map(On::to_string).filter(|on| *on != usual);
+    on.map_or_else(String::new, |on| format!(" --on {on}"))
+}
+
 /// Returns whether `--on` stands on the command line.
 pub fn is_typed() -> bool {
     let words = std::env::args_os().take_while(|word| word != "--");

@@ -54,7 +54,7 @@ impl SiteFileArgs {
                 .hint(format!(
                     "--site or {VARIABLE} names it; else it is ~/.config/{OWN} or {SHARED}"
                 ))
-                .hint("its lines for this are such as `clusters: {batch: slurm, services: kubernetes}`")
+                .hint("its lines for this are such as `clusters: {batch: slurm, services: kubernetes}`; docs/site.md describes the others")
         })?;
         let text = source::read(&path)?;
         let name = text.file.unwrap_or_default();

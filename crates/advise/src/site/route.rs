@@ -30,7 +30,7 @@ impl fmt::Display for Undecided {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Undecided::NoCluster => {
-                f.write_str("names no cluster, and no control plane under `people.operates`")
+                f.write_str("names no cluster that takes jobs: none under `clusters`, and neither Slurm nor Kubernetes under `people.operates`")
             }
             Undecided::Unsuited(clusters, why) => {
                 write!(f, "has no line for them, and only {}: {why}", names(clusters))
@@ -121,7 +121,7 @@ pub fn route(site: &SiteProfile, kind: WorkKind) -> Result<Route, Undecided> {
                 let why = match clusters.len() {
                     1 => "it is the only cluster of the site".to_owned(),
                     _ if *plane == preference.order[0] => preference.reason.to_owned(),
-                    _ => format!("of {} it suits best", names(&clusters)),
+                    _ => format!("of {} it comes first for {kind}", names(&clusters)),
                 };
                 let reason = format!("has no line for {kind}, and {why}");
                 return Ok(Route { cluster: cluster.clone(), reason });
@@ -242,7 +242,7 @@ mod tests {
         check(
             "+slurm, batch: local",
             WorkKind::Notebooks,
-            "slurm: has no line for notebooks, and of local, slurm it suits best",
+            "slurm: has no line for notebooks, and of local, slurm it comes first for notebooks",
         );
         // A named cluster replaces the nameless one of its control plane.
         check(
@@ -258,12 +258,12 @@ mod tests {
         check(
             "",
             WorkKind::Batch,
-            "error: names no cluster, and no control plane under `people.operates`",
+            "error: names no cluster that takes jobs: none under `clusters`, and neither Slurm nor Kubernetes under `people.operates`",
         );
         check(
             "+ray",
             WorkKind::Batch,
-            "error: names no cluster, and no control plane under `people.operates`",
+            "error: names no cluster that takes jobs: none under `clusters`, and neither Slurm nor Kubernetes under `people.operates`",
         );
         check(
             "+slurm",

@@ -78,8 +78,9 @@ fn what_cannot_be_decided_names_the_line_to_add() {
     let none = home.words("run --on auto --site site.yaml api.yaml").code(2);
     assert_eq!(
         none.stderr,
-        "error: cannot decide where api belongs, a service: site.yaml names no cluster, and no control plane under `people.operates`\n\
-         hint: add a line to `clusters` in site.yaml, such as `services: kubernetes`\n"
+        "error: no cluster for api (a service): site.yaml names no cluster that takes jobs: none under `clusters`, and neither Slurm nor Kubernetes under `people.operates`\n\
+         hint: add a line to `clusters` in site.yaml, such as `services: kubernetes`\n\
+         hint: if the file has `people.operates`, add kubernetes there, too\n"
     );
     let none = home.words("ps --on auto --site site.yaml").code(2);
     assert!(none.stderr.contains("site.yaml names no cluster"), "{}", none.stderr);
@@ -90,10 +91,32 @@ fn what_cannot_be_decided_names_the_line_to_add() {
         "{}",
         unsuited.stderr
     );
+    // The hints lead to a file that is accepted: the job is then sent there.
+    assert!(unsuited.stderr.contains("add kubernetes there, too"), "{}", unsuited.stderr);
+    home.write(
+        "site.yaml",
+        "fleet: {nodes: 1, gpus: 8}\npeople: {users: 2, operates: [slurm, kubernetes]}\nclusters: {services: kubernetes}\n",
+    );
+    let sent = home.words("run --on auto --site site.yaml api.yaml").code(1);
+    assert!(sent.stderr.contains("api goes to kubernetes: "), "{}", sent.stderr);
     let two = auto(&home, "clusters: {batch: kubernetes@a, gangs: kubernetes@b}\n", "api.yaml", 2);
     assert!(two.contains("several clusters that suit: kubernetes@a, kubernetes@b"), "{two}");
     assert!(two.contains("such as `services: kubernetes@a`"), "{two}");
     assert!(!home.path("m").exists());
+}
+
+#[test]
+fn jobs_that_were_submitted_before_a_refusal_are_told() {
+    let home = Home::with_gpus(8);
+    home.write("hold.yaml", "name: hold\nhold: true\ngpus: 1\nrun: true\n");
+    home.write("api.yaml", SERVICE);
+    let lines = "clusters: {batch: local, services: kubernetes}\n";
+    let tried = auto(&home, lines, "--dry-run hold.yaml api.yaml", 1);
+    assert!(tried.contains("auto chose kubernetes") && !tried.contains("submitted:"), "{tried}");
+    let refused = auto(&home, lines, "hold.yaml api.yaml", 1);
+    let hint = "hint: jobs for local were submitted: do not submit them again";
+    assert!(refused.contains(hint), "{refused}");
+    home.words("cancel hold").ok();
 }
 
 #[test]

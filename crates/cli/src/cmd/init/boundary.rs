@@ -88,7 +88,8 @@ For a new Slurm cluster, `muster init slurm --cluster cluster-batch.yaml` writes
 
 ## Which job goes where
 
-Users need not know the boundary. These lines in the site file of all users, /etc/muster/site.yaml, send their jobs to the right side:
+Users need not know the boundary. These lines in the site file of all users, /etc/muster/site.yaml, send their jobs to the right side
+(docs/site.md describes the file; it also needs `fleet` and `people`):
 
     clusters:
       batch: slurm              # also gangs and arrays; slurm@HOST over ssh

@@ -103,8 +103,13 @@ fn undecided(site: &SiteFile, name: &str, kind: WorkKind, error: &Undecided) -> 
         _ if kind == WorkKind::Services => ClusterName::Kubernetes(None),
         Undecided::NoCluster | Undecided::Unsuited(..) => ClusterName::Slurm,
     };
-    Failure::usage(format!("cannot decide where {name} belongs, {}: {file} {error}", kind.one()))
-        .hint(format!("add a line to `clusters` in {file}, such as `{kind}: {cluster}`"))
+    let failure = Failure::usage(format!("no cluster for {name} ({}): {file} {error}", kind.one()))
+        .hint(format!("add a line to `clusters` in {file}, such as `{kind}: {cluster}`"));
+    let is_known = muster_advise::route_targets(&site.profile).contains(&cluster);
+    if is_known {
+        return failure;
+    }
+    failure.hint(format!("if the file has `people.operates`, add {cluster} there, too"))
 }
 
 /// Returns the error of a text with jobs for two clusters.

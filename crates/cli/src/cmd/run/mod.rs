@@ -163,6 +163,7 @@ async fn submit_to_each(
         .hint("run them one by one: --wait, --watch, --follow, -it and --json are for one cluster")
         .into());
     }
+    // Clusters whose jobs were submitted.
     let mut before: Vec<String> = Vec::new();
     for Destination { cluster, texts } in destinations {
         let name = cluster.to_string();
@@ -176,9 +177,15 @@ async fn submit_to_each(
             }
         };
         match ended.map_err(|error| at_cluster(error, &name, &before))? {
+            0 if args.dry_run => {}
             0 => before.push(name),
             // With several clusters nothing waits for jobs, so this is a refusal.
-            code => return Ok(code),
+            code => {
+                if let Some(hint) = submitted_before(&before) {
+                    app.ui.hint(&hint);
+                }
+                return Ok(code);
+            }
         }
     }
     Ok(0)
@@ -191,10 +198,17 @@ fn at_cluster(error: anyhow::Error, cluster: &str, before: &[String]) -> anyhow:
         Err(error) => return error.context(cluster.to_owned()),
     };
     let failure = failure.hint(format!("--on auto chose {cluster}; --on names another cluster"));
-    match before {
-        [] => failure.into(),
-        before => failure.hint(format!("jobs for {} were submitted", before.join(" and "))).into(),
+    match submitted_before(before) {
+        None => failure.into(),
+        Some(hint) => failure.hint(hint).into(),
     }
+}
+
+/// Says which jobs were submitted before a cluster refused its own.
+fn submitted_before(clusters: &[String]) -> Option<String> {
+    (!clusters.is_empty()).then(|| {
+        format!("jobs for {} were submitted: do not submit them again", clusters.join(" and "))
+    })
 }
 
 /// Submits texts to the cluster of `--on`, and shows and waits as the options say.

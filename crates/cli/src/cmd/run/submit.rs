@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::exit::Failure;
+use crate::on;
 use crate::source::SourceText;
 
 /// Options that apply to all texts of a submission.
@@ -166,8 +167,9 @@ pub fn print(
         ))?;
     }
     if let Some(job) = jobs.first().filter(|_| hint && app.ui.status_is_terminal()) {
+        let on = on::option_for(app.global.on.as_ref());
         app.ui.hint(&format!(
-            "`muster ps` lists jobs, `muster logs -f {}` shows output",
+            "`muster ps{on}` lists jobs, `muster logs{on} -f {}` shows output",
             client.label(job.job)
         ));
     }
