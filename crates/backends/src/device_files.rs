@@ -20,7 +20,7 @@ use crate::gpu::DetectedGpus;
 
 /// Device files that are closed to one task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClosedFiles {
+pub struct ClosedDeviceFiles {
     /// Device file that no user may open, which covers the others.
     pub cover: PathBuf,
     /// Files to cover; empty where nothing is closed.
@@ -59,17 +59,17 @@ impl DeviceFiles {
 
     /// Returns the files to close to a task that was allocated `devices`. A file of several slices
     /// stays open to each task that has one of them.
-    pub(crate) fn closed_to(&self, devices: DeviceSet) -> ClosedFiles {
-        let Some(cover) = &self.cover else { return ClosedFiles::default() };
+    pub(crate) fn closed_to(&self, devices: DeviceSet) -> ClosedDeviceFiles {
+        let Some(cover) = &self.cover else { return ClosedDeviceFiles::default() };
         let of = |index: usize| self.files.get(index).into_iter().flatten();
         let own: BTreeSet<&PathBuf> = devices.iter().flat_map(of).collect();
         let all: BTreeSet<&PathBuf> = self.files.iter().flatten().collect();
         let files: Vec<PathBuf> = all.difference(&own).map(|path| (*path).clone()).collect();
-        ClosedFiles { cover: cover.clone(), files }
+        ClosedDeviceFiles { cover: cover.clone(), files }
     }
 }
 
-impl ClosedFiles {
+impl ClosedDeviceFiles {
     /// Closes the files to this process and its children, for good. Files that do not exist are
     /// left out.
     ///
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn nothing_is_closed_where_it_does_not_work() {
-        assert_eq!(files(None).closed_to(DeviceSet::EMPTY), ClosedFiles::default());
+        assert_eq!(files(None).closed_to(DeviceSet::EMPTY), ClosedDeviceFiles::default());
         assert_eq!(files(None).enforced_by(), None);
-        assert_eq!(ClosedFiles::default().close(), Ok(()));
+        assert_eq!(ClosedDeviceFiles::default().close(), Ok(()));
     }
 
     #[test]

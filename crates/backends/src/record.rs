@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::CgroupPlan;
-use crate::device_files::ClosedFiles;
+use crate::device_files::ClosedDeviceFiles;
 use crate::epoch::Epoch;
 use crate::process::ProcessKey;
 use crate::segments;
@@ -126,7 +126,7 @@ pub struct OrderRecord {
     pub open_files: Option<u64>,
     /// Device files of GPUs that the task was not allocated.
     #[serde(default)]
-    pub closed_files: ClosedFiles,
+    pub closed_device_files: ClosedDeviceFiles,
     /// Size of the output kept on disk; 0 is no limit.
     #[serde(default)]
     pub log_limit: Bytes,

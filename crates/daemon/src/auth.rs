@@ -180,8 +180,8 @@ impl Caller {
         self.admin || self.is_owner(owner)
     }
 
-    /// Removes processes of other users, of which only administrators see the programs.
-    pub(crate) fn hide_others(&self, processes: &mut Vec<ForeignProcess>) {
+    /// Removes the processes of other users, unless the caller is an administrator.
+    pub(crate) fn hide_processes_of_others(&self, processes: &mut Vec<ForeignProcess>) {
         processes.retain(|process| self.admin || self.identity.user.as_str() == process.user);
     }
 

@@ -130,7 +130,7 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
         cgroup: shared.hierarchies.plan(&name, limits),
         oom_score_adj: shared.oom_score_adj,
         open_files: shared.open_files,
-        closed_files: shared.device_files.closed_to(task.devices),
+        closed_device_files: shared.device_files.closed_to(task.devices),
         log_limit: shared.config.limits.log,
         socket: shared.socket(order.id, task.rank),
         checkpoint_file: Some(checkpoint_file),

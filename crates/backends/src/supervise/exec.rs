@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cgroup::CgroupPlan;
-use crate::device_files::ClosedFiles;
+use crate::device_files::ClosedDeviceFiles;
 use crate::record::OrderRecord;
 
 /// Everything stage two needs, sent to it over the control socket.
@@ -51,7 +51,7 @@ pub struct ExecPlan {
     pub open_files: Option<u64>,
     /// Device files that are closed to it.
     #[serde(default)]
-    pub closed_files: ClosedFiles,
+    pub closed_device_files: ClosedDeviceFiles,
     /// True when standard output is a terminal, which becomes the controlling terminal.
     pub terminal: bool,
 }
@@ -69,7 +69,7 @@ impl ExecPlan {
             cgroup: order.cgroup.clone(),
             oom_score_adj: order.oom_score_adj,
             open_files: order.open_files,
-            closed_files: order.closed_files.clone(),
+            closed_device_files: order.closed_device_files.clone(),
             terminal: order.terminal,
         }
     }
@@ -219,7 +219,7 @@ fn prepare(plan: &ExecPlan) -> Result<Program, ExecError> {
             .map_err(|error| format!("cannot limit open files: {error}"))?;
     }
 
-    plan.closed_files
+    plan.closed_device_files
         .close()
         .map_err(|error| format!("cannot close the GPUs of other jobs: {error}"))?;
 

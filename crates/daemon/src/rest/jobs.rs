@@ -110,7 +110,7 @@ pub(super) async fn explain(
         answer => {
             let mut explanation = answer?;
             for used in &mut explanation.used_outside {
-                caller.hide_others(&mut used.processes);
+                caller.hide_processes_of_others(&mut used.processes);
             }
             // The label of a checkpoint is private to the owner.
             let preempted = explanation.preempted.as_mut();
@@ -313,7 +313,7 @@ mod tests {
             let identity = Identity { user: "ann".into(), uid: 1, gid: 1 };
             let caller = Caller { identity, admin, groups: std::sync::Arc::default() };
             let mut processes = vec![process("ann"), process("ben")];
-            caller.hide_others(&mut processes);
+            caller.hide_processes_of_others(&mut processes);
             let users: Vec<&str> = processes.iter().map(|one| one.user.as_str()).collect();
             assert_eq!(users, expected);
         }

@@ -24,7 +24,7 @@ pub(super) async fn list(
     let now = app.handle.status().await?.now;
     let mut nodes = app.handle.nodes().await?;
     for device in nodes.iter_mut().flat_map(|node| &mut node.devices) {
-        caller.hide_others(&mut device.foreign_processes);
+        caller.hide_processes_of_others(&mut device.foreign_processes);
     }
     Ok(Json(NodeList { now, nodes }))
 }

@@ -70,7 +70,7 @@ pub(super) async fn submit(
     let specs: Vec<JobSpec> = submission.drafts.iter().map(|draft| draft.spec.clone()).collect();
     let (receipt, mut explanations) = app.handle.dry_run(submission).await?;
     for used in explanations.iter_mut().flat_map(|explanation| &mut explanation.used_outside) {
-        caller.hide_others(&mut used.processes);
+        caller.hide_processes_of_others(&mut used.processes);
     }
     Ok(Json(response(receipt, explanations, specs)))
 }

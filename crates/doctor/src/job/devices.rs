@@ -305,6 +305,12 @@ mod tests {
         evidence.seen[0].ranks[rank].processes.push(process);
     }
 
+    /// Returns a process of a rank on a GPU, as the driver lists it.
+    fn user(rank: u32, uuid: &str) -> GpuUser {
+        let uuid = uuid.to_owned();
+        GpuUser { uuid, pid: 70, is_own: true, rank: Some(rank), other_job: None }
+    }
+
     #[test]
     fn ranks_have_as_many_gpus_as_they_should() {
         assert_eq!(devices(&sound()), Passed("4 GPUs, each of one rank".to_owned()));
@@ -364,13 +370,6 @@ mod tests {
 
     #[test]
     fn what_the_driver_lists_is_proof() {
-        let user = |rank, uuid: &str| GpuUser {
-            uuid: uuid.to_owned(),
-            pid: 70,
-            is_own: true,
-            rank: Some(rank),
-            other_job: None,
-        };
         let mut listed = sound();
         listed.seen[0].gpu_users = Some(vec![user(0, "GPU-a"), user(1, "GPU-a")]);
         assert_eq!(failed(devices(&listed)), "ranks 0 and 1 share GPU GPU-a of a");
@@ -385,13 +384,6 @@ mod tests {
 
     #[test]
     fn a_rank_on_a_gpu_that_it_was_not_allocated_is_named() {
-        let user = |rank, uuid: &str| GpuUser {
-            uuid: uuid.to_owned(),
-            pid: 70,
-            is_own: true,
-            rank: Some(rank),
-            other_job: None,
-        };
         // A job without GPUs that sets CUDA_VISIBLE_DEVICES in its script.
         let mut none = sound();
         none.expected.iter_mut().for_each(|one| one.gpus = Some(0));
