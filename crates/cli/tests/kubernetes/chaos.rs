@@ -73,10 +73,10 @@ fn no_gang_stays_half_started_and_everything_runs_in_the_end() {
         seen.bindings,
         seen.longest_half.as_secs_f32(),
         seen.rejected,
-        seen.overcommitted,
+        seen.overcommitted.len(),
     );
     assert!(seen.bindings > 0);
-    assert_eq!(seen.overcommitted, 0, "seed {seed}");
+    assert!(seen.overcommitted.is_empty(), "seed {seed}: {:#?}", seen.overcommitted);
     // A process that takes over counts anew, and may be killed, too, before it rolls back.
     let most = ROLLED_BACK + TAKE_OVER * 3;
     assert!(seen.longest_half < most, "seed {seed}: {:?}", seen.longest_half);

@@ -28,8 +28,9 @@ pub struct SeenPods {
     pub longest_half: Duration,
     /// Pods of gangs that their node refused, being full.
     pub rejected: usize,
-    /// Such pods to whose node no pod of another scheduler was bound just before.
-    pub overcommitted: usize,
+    /// Such pods to whose node no pod of another scheduler was bound just before, each with what was
+    /// bound to the node.
+    pub overcommitted: Vec<String>,
 }
 
 /// Running watch of `kubectl`, started again whenever the API server ends it.
@@ -109,6 +110,8 @@ struct KnownPod {
     is_bound: bool,
     has_ended: bool,
     is_going: bool,
+    node: Option<String>,
+    bound_at: Option<Time>,
 }
 
 impl View {
@@ -135,13 +138,15 @@ impl View {
                 is_bound: node.is_some(),
                 has_ended: ["Succeeded", "Failed"].contains(&phase),
                 is_going: !pod["metadata"]["deletionTimestamp"].is_null(),
+                node: node.map(str::to_owned),
+                bound_at: bound_at(pod),
             };
             let was_bound = self.pods.get(&name).is_some_and(|pod| pod.is_bound);
             let had_ended = self.pods.get(&name).is_some_and(|pod| pod.has_ended);
             self.seen.bindings += usize::from(known.is_bound && !was_bound);
             if known.has_ended && !had_ended {
                 let reason = pod["status"]["reason"].as_str().unwrap_or_default();
-                self.note_end(reason, node, bound_at(pod));
+                self.note_end(reason, &name, node, bound_at(pod));
             }
             self.pods.insert(name, known);
         }
@@ -150,7 +155,7 @@ impl View {
 
     /// Counts a pod that its node refused for want of room. It was a race if a rival bound a pod at about
     /// the same time, however late the kubelet refuses one of them, and the watch sees it.
-    fn note_end(&mut self, reason: &str, node: Option<&str>, bound_at: Option<Time>) {
+    fn note_end(&mut self, reason: &str, name: &str, node: Option<&str>, bound_at: Option<Time>) {
         if !reason.starts_with("OutOf") {
             return;
         }
@@ -160,7 +165,22 @@ impl View {
         let is_race = bound_at.is_some_and(|own| {
             rivals.is_some_and(|rivals| rivals.iter().any(|at| is_near(at, own)))
         });
-        self.seen.overcommitted += usize::from(!is_race);
+        if !is_race {
+            let others = self.pods.iter().filter(|(_, pod)| pod.node.as_deref() == node);
+            let others: Vec<String> = others
+                .map(|(name, pod)| {
+                    format!(
+                        "{name} at {:?}{}",
+                        pod.bound_at,
+                        if pod.has_ended { ", ended" } else { "" }
+                    )
+                })
+                .collect();
+            self.seen.overcommitted.push(format!(
+                "{name} on {node:?} at {bound_at:?}; rivals at {rivals:?}; gangs: {}",
+                others.join("; ")
+            ));
+        }
     }
 
     /// Measures the half start of a gang. Pods that have ended belong to no half start: what is left
