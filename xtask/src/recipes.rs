@@ -1,4 +1,4 @@
-//! Runs the recipes of `examples/` for PyTorch, Lightning and Transformers with the real libraries:
+//! Runs the recipes of `examples/` for PyTorch, Lightning, Transformers and Ray with the real libraries:
 //! torch from Debian's package, the others from PyPI in a virtual environment under `target/`,
 //! which is kept between runs. Where they are not available the reason is printed, and the tests
 //! count as skipped.
@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
@@ -19,7 +20,7 @@ const PYTHON: &str = "/usr/bin/python3";
 const PACKAGES: [&str; 2] = ["python3-torch", "python3-venv"];
 
 /// Versions that work with torch 1.13 and Python 3.11.
-const PINS: [&str; 7] = [
+const PINS: [&str; 8] = [
     "pytorch-lightning==2.0.9",
     "torchmetrics==1.2.1",
     "lightning-utilities==0.10.1",
@@ -27,6 +28,7 @@ const PINS: [&str; 7] = [
     "accelerate==0.25.0",
     "huggingface-hub==0.20.3",
     "setuptools<70",
+    "ray[default,data,train,tune,serve]==2.60.0",
 ];
 
 /// Patch for torch 1.13, which has a default value in a data class that Python 3.11 rejects as
@@ -64,15 +66,23 @@ pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
     let binary = binaries::with_own_step(root, "recipes")?;
     let mut tests = binary.command();
     tests.arg("--test-threads=1");
-    match python(root) {
+    match interpreter(root) {
         Ok(python) => {
             tests.arg("--include-ignored").env("MUSTER_TEST_PYTHON", python);
         }
         Err(error) => {
-            println!("libraries for the recipes are missing, their tests are skipped: {error:#}");
+            println!("libraries for the recipes are missing, their tests are skipped: {error}");
         }
     }
     binaries::watch(&mut tests, "recipes", totals)
+}
+
+/// Returns an interpreter with all libraries, or the reason why there is none. Steps that run beside each
+/// other wait for the one that creates it.
+pub fn interpreter(root: &Path) -> Result<&'static Path, &'static str> {
+    static INTERPRETER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let made = INTERPRETER.get_or_init(|| python(root).map_err(|error| format!("{error:#}")));
+    made.as_ref().map(PathBuf::as_path).map_err(String::as_str)
 }
 
 /// Returns an interpreter with all libraries; creates the virtual environment if needed.
@@ -112,7 +122,7 @@ fn python(root: &Path) -> Result<PathBuf> {
     fs::write(packages.join("muster_torch.py"), FIX).context("a fix for torch")?;
     fs::write(packages.join("muster_torch.pth"), "import muster_torch\n")
         .context("a fix for torch")?;
-    if !imports(&python, "torch, transformers, accelerate, pytorch_lightning") {
+    if !imports(&python, "torch, transformers, accelerate, pytorch_lightning, ray") {
         bail!("the libraries do not work together");
     }
     fs::write(&stamp, pins).context("the version file of the virtual environment")?;

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::order::{GangOrder, TaskOrder};
-use muster_model::payload::TaskCommand as Program;
 use muster_model::{
     Attempt, AttemptId, ElementId, Foreign, NodeName, NodeSpec, Observation, Rank, TaskCheckpoint,
     TaskExit, TaskReport, Time,
@@ -71,9 +70,10 @@ impl Script {
     /// succeeds at once.
     #[must_use]
     pub fn by_command(_: &GangOrder, task: &TaskOrder) -> Self {
-        let words: Vec<&str> = match &task.command {
-            Program::Argv(argv) => argv.iter().map(String::as_str).collect(),
-            Program::Script(text) => text.split_whitespace().collect(),
+        let parts = task.command.parts();
+        let words: Vec<&str> = match parts.as_slice() {
+            [text] => text.split_whitespace().collect(),
+            words => words.to_vec(),
         };
         let number = |text: &str| text.parse::<i32>().unwrap_or(0);
         let exit = |exit| Self { end: ScriptedEnd::Exit(exit), ..Self::default() };

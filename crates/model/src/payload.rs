@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::job::Checkpoint;
+use crate::unit::{Bytes, CpuMilli};
+
 /// Command, environment and identity of a job.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payload {
@@ -50,6 +53,57 @@ pub enum TaskCommand {
     Argv(Vec<String>),
     /// Text for `/bin/sh -c`, or for the interpreter that a `#!` line names.
     Script(String),
+    /// Node of a Ray cluster; on rank 0 also the program that runs on the cluster.
+    Ray(Box<RayTask>),
+}
+
+impl TaskCommand {
+    /// Returns the command as a user would type it; for a node of a Ray cluster its program.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Argv(words) => {
+                words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+            }
+            Self::Script(text) => text.clone(),
+            Self::Ray(task) => task.driver.text(),
+        }
+    }
+
+    /// Returns the texts that the command consists of.
+    #[must_use]
+    pub fn parts(&self) -> Vec<&str> {
+        match self {
+            Self::Argv(words) => words.iter().map(String::as_str).collect(),
+            Self::Script(text) => vec![text],
+            Self::Ray(task) => task.driver.parts(),
+        }
+    }
+}
+
+/// Terms of one node of a Ray cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RayTask {
+    /// Program that rank 0 runs on the cluster, and whose exit code is the job's.
+    pub driver: TaskCommand,
+    /// Nodes that must have joined before the program starts.
+    pub nodes: u32,
+    /// GPUs that the node offers.
+    pub gpus: u32,
+    /// CPUs that the node offers, in thousandths; 0 for one per GPU and one more.
+    pub cpus: CpuMilli,
+    /// Memory that the node offers in bytes, its object store included; 0 leaves it to Ray.
+    pub memory: Bytes,
+    /// Share of the memory for the object store, in percent.
+    pub object_store_percent: u32,
+    /// True when the head runs a dashboard, which also answers what the cluster waits for.
+    pub has_dashboard: bool,
+    /// Python interpreter that has Ray.
+    pub python: String,
+    /// Checkpoint signal, which rank 0 passes to its program; `None` when the job takes no checkpoints.
+    pub checkpoint: Option<Checkpoint>,
+    /// Version of Ray that the job needs; `None` for any.
+    pub version: Option<String>,
 }
 
 /// Returns a word as it is typed in a shell: in single quotes unless it is plain.

@@ -35,8 +35,6 @@ type usage struct {
 	start    time.Time
 	// stop is the time at which the deletion was first seen; the API's times have no fractions of a second.
 	stop time.Time
-	// hasEnded is set when the containers have exited, which a node knows before anybody can read it.
-	hasEnded bool
 }
 
 func newPodStore(informer informers.PodInformer, c *carrier) (*podStore, error) {
@@ -103,7 +101,7 @@ func (s *podStore) admit(pod *corev1.Pod, node *corev1.Node) corev1.ResourceName
 	for name, wanted := range requests(pod) {
 		free := node.Status.Allocatable[name].DeepCopy()
 		for uid, other := range s.running[node.Name] {
-			if uid != pod.UID && !other.hasEnded {
+			if uid != pod.UID {
 				free.Sub(other.requests[name])
 			}
 		}
@@ -129,16 +127,6 @@ func (s *podStore) hold(pod *corev1.Pod) *usage {
 		}
 	}
 	return ofNode[pod.UID]
-}
-
-// end frees what a pod used. Its entry stays until everybody can read that it has ended: the list after a lost
-// connection may bring the pod that follows it first.
-func (s *podStore) end(pod *corev1.Pod) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if entry := s.running[pod.Spec.NodeName][pod.UID]; entry != nil {
-		entry.hasEnded = true
-	}
 }
 
 // release removes a pod from the account.

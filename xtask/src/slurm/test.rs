@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::cluster::SlurmTestCluster;
 use super::probe;
 use crate::binaries::{self, TestBinary, watch};
+use crate::recipes;
 use crate::test_cluster::temporary::{self, TemporaryCluster, own_path};
 use crate::totals::Totals;
 
@@ -108,6 +109,15 @@ fn in_a_cluster(
     limited.args(["timeout", "--kill-after=5", SECS]);
     let mut tests = binary.command_under(limited);
     tests.args(["--include-ignored", "--test-threads=1"]).args(words);
+    match recipes::interpreter(&crate::root()) {
+        Ok(python) => {
+            tests.env("MUSTER_TEST_PYTHON", python);
+        }
+        Err(reason) => {
+            println!("Ray is missing, its tests are left out: {reason}");
+            tests.args(["--skip", "ray::"]);
+        }
+    }
     tests.env("MUSTER_TEST_SLURM", cluster.dir());
     tests.env("MUSTER_XTASK", own_path()?);
     let result = watch(&mut tests, title, totals).with_context(|| format!("limited to {SECS} s"));

@@ -332,6 +332,7 @@ fn resolve(command: &TaskCommand, path: Option<&str>) -> Result<Program, ExecErr
             program.arg0(name).args(arguments);
             Ok(program)
         }
+        TaskCommand::Ray(_) => resolve(&muster_ray::program(command), path),
         TaskCommand::Script(text) => match text.strip_prefix("#!") {
             Some(rest) => interpret(text, rest.lines().next().unwrap_or_default()),
             None => {

@@ -35,9 +35,9 @@ pub(super) fn task_processes(cgroup: &CgroupPlan) -> Vec<i32> {
     }
 }
 
-/// Sends SIGTERM to every process of the task, and SIGCONT so that stopped ones handle it.
-pub(super) fn terminate(cgroup: &CgroupPlan) {
-    for pid in task_processes(cgroup) {
+/// Sends SIGTERM to processes, and SIGCONT so that stopped ones handle it.
+pub(super) fn terminate(pids: &[i32]) {
+    for pid in pids.iter().copied() {
         process::signal(pid, Signal::TERM);
         process::signal(pid, Signal::CONT);
     }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use muster_model::TaskExit;
+use muster_model::payload::TaskCommand;
 use rustix::process::Signal;
 
 use super::activity::{self, Activity};
@@ -161,7 +162,13 @@ impl Supervisor {
             EndReason::Leftovers => grace.min(LEFTOVER_GRACE),
         };
         if grace > Duration::ZERO {
-            finish::terminate(&self.order.cgroup);
+            // A Ray node passes it to its program: without Ray's processes that could not save.
+            let is_ray = matches!(self.order.command, TaskCommand::Ray(_));
+            if is_ray && why != EndReason::Leftovers {
+                finish::terminate(&[self.child.pid]);
+            } else {
+                finish::terminate(&finish::task_processes(&self.order.cgroup));
+            }
         }
         self.deadlines.kill_at = Some(clock::now() + grace);
     }

@@ -38,6 +38,13 @@ pub struct AttachArgs {
     command: Vec<String>,
 }
 
+impl AttachArgs {
+    /// Returns the arguments of a command beside rank 0.
+    pub(super) fn beside(job: JobRef, command: Vec<String>) -> Self {
+        Self { job, rank: 0, shell: false, command }
+    }
+}
+
 /// Starts bash, or sh in images of containers that lack it.
 const SHELL: &str = "command -v bash > /dev/null && exec bash -l; exec sh";
 

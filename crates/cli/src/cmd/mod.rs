@@ -23,6 +23,7 @@ pub mod nodes;
 pub mod prove;
 pub mod ps;
 pub mod queues;
+pub mod ray;
 pub mod release;
 pub mod requeue;
 pub mod reserve;
@@ -89,6 +90,7 @@ pub enum CliCommand {
     Requeue(requeue::RequeueArgs),
     Scale(scale::ScaleArgs),
     Checkpoint(checkpoint::CheckpointArgs),
+    Ray(ray::RayArgs),
     Queues(queues::QueuesArgs),
     Usage(usage::UsageArgs),
     Nodes(nodes::NodesArgs),
@@ -145,6 +147,7 @@ impl CliCommand {
             | CliCommand::Usage(_)
             | CliCommand::Scale(_)
             | CliCommand::Checkpoint(_)
+            | CliCommand::Ray(_)
             | CliCommand::Queues(_)
             | CliCommand::Nodes(_)
             | CliCommand::Names(_) => Endpoint::AnyCluster,
@@ -189,6 +192,7 @@ pub async fn run_command(app: &App, command: CliCommand) -> Result<u8> {
         CliCommand::Requeue(args) => requeue::run(app, args).await,
         CliCommand::Scale(args) => scale::run(app, args).await,
         CliCommand::Checkpoint(args) => checkpoint::run(app, args).await,
+        CliCommand::Ray(args) => ray::run(app, args).await,
         CliCommand::Queues(args) => queues::run(app, args).await,
         CliCommand::Usage(args) => usage::run(app, args).await,
         CliCommand::Nodes(args) => nodes::run(app, args).await,

@@ -259,11 +259,17 @@ impl Home {
     /// Waits until a condition holds.
     #[track_caller]
     pub fn until(&self, what: &str, condition: impl Fn() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        self.until_within(PATIENCE, what, condition);
+    }
+
+    /// Waits until a condition holds, for no longer than a time.
+    #[track_caller]
+    pub fn until_within(&self, patience: Duration, what: &str, condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + patience;
         while !condition() {
             assert!(
                 Instant::now() < deadline,
-                "{what}: not within {PATIENCE:?}\n{}",
+                "{what}: not within {patience:?}\n{}",
                 self.read("m/daemon.log")
             );
             std::thread::sleep(LOOK_AGAIN);

@@ -112,8 +112,6 @@ struct KnownPod {
     is_going: bool,
     node: Option<String>,
     bound_at: Option<Time>,
-    /// State of its only container.
-    container: String,
 }
 
 impl View {
@@ -142,7 +140,6 @@ impl View {
                 is_going: !pod["metadata"]["deletionTimestamp"].is_null(),
                 node: node.map(str::to_owned),
                 bound_at: bound_at(pod),
-                container: pod["status"]["containerStatuses"][0]["state"].to_string(),
             };
             let was_bound = self.pods.get(&name).is_some_and(|pod| pod.is_bound);
             let had_ended = self.pods.get(&name).is_some_and(|pod| pod.has_ended);
@@ -171,7 +168,13 @@ impl View {
         if !is_race {
             let others = self.pods.iter().filter(|(_, pod)| pod.node.as_deref() == node);
             let others: Vec<String> = others
-                .map(|(name, pod)| format!("{name} at {:?}: {}", pod.bound_at, pod.container))
+                .map(|(name, pod)| {
+                    format!(
+                        "{name} at {:?}{}",
+                        pod.bound_at,
+                        if pod.has_ended { ", ended" } else { "" }
+                    )
+                })
                 .collect();
             self.seen.overcommitted.push(format!(
                 "{name} on {node:?} at {bound_at:?}; rivals at {rivals:?}; gangs: {}",

@@ -1,5 +1,6 @@
 //! The recipes of `examples/` for PyTorch, Lightning and Transformers, run with the real libraries:
-//! each writes a checkpoint on request, is preempted, resumes at the saved step, and ends as done.
+//! each writes a checkpoint on request, is preempted, resumes at the saved step, and ends as done. And
+//! jobs of kind `ray` with the real Ray.
 //! `cargo xtask recipes` provides the libraries; without them each test is ignored with that
 //! reason.
 
@@ -8,6 +9,7 @@
 
 #[path = "../it/home.rs"]
 mod home;
+mod ray;
 
 use std::path::{Path, PathBuf};
 
@@ -19,12 +21,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// Returns the interpreter that has the libraries.
+fn python() -> PathBuf {
+    std::env::var_os("MUSTER_TEST_PYTHON").expect("`cargo xtask recipes` says which python").into()
+}
+
 /// The recipe as it is, with an interpreter that has the libraries first in its PATH, and a place
 /// of its own for what it saves.
 fn submit(home: &Home, recipe: &str) {
-    let python = PathBuf::from(
-        std::env::var_os("MUSTER_TEST_PYTHON").expect("`cargo xtask recipes` says which python"),
-    );
+    let python = python();
     let text = std::fs::read_to_string(root().join(format!("examples/{recipe}.yaml"))).unwrap();
     // torchrun of torch 1.13 on Python 3.11 cannot read "no redirection for any rank"; of a rank
     // that is not there it can.

@@ -23,6 +23,7 @@ mod muster;
 mod outage;
 mod output;
 mod random_load;
+mod ray;
 mod reconcile;
 mod refused;
 mod rest;

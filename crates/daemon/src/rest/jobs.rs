@@ -12,7 +12,6 @@ use muster_api::types::{
     ExplainResponse, JobDetail, ScaleRequest,
 };
 use muster_backends::segments;
-use muster_model::payload::{TaskCommand, shell_word};
 use muster_model::view::{ElementView, JobView, MissingOutput};
 use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, Replicas};
 
@@ -235,13 +234,7 @@ pub(super) fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
 
 /// Returns the commands as a user would type them.
 fn commands(what: &StoredCommands) -> BTreeMap<String, String> {
-    let text = |command: &TaskCommand| match command {
-        TaskCommand::Argv(words) => {
-            words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
-        }
-        TaskCommand::Script(text) => text.clone(),
-    };
-    what.commands.iter().map(|(group, command)| (group.to_string(), text(command))).collect()
+    what.commands.iter().map(|(group, command)| (group.to_string(), command.text())).collect()
 }
 
 /// Returns the log file per rank of the current or last attempt of the shown element.

@@ -154,7 +154,13 @@ fn draft(
     now: muster_model::Time,
 ) -> Result<JobDraft, ApiFailure> {
     let mut env: BTreeMap<String, String> = request.env.clone();
+    // A Ray job has a secret of its own, not that of the Ray job from inside of which it is submitted.
+    if checked.commands.values().any(|command| matches!(command, TaskCommand::Ray(_))) {
+        env.remove(muster_ray::TOKEN);
+    }
     env.extend(checked.env);
+    muster_ray::set_token(&mut env, &checked.commands, getrandom::fill)
+        .map_err(|error| ApiFailure::Internal(format!("no random number: {error}")))?;
     let workdir = checked.workdir.map_or_else(
         || PathBuf::from(&request.workdir),
         |dir| Path::new(&request.workdir).join(dir),
@@ -188,10 +194,7 @@ fn check_strings(
     env: &BTreeMap<String, String>,
     workdir: &Path,
 ) -> Result<(), ApiFailure> {
-    let in_command = |command: &TaskCommand| match command {
-        TaskCommand::Argv(words) => words.iter().any(|word| word.contains('\0')),
-        TaskCommand::Script(text) => text.contains('\0'),
-    };
+    let in_command = |command: &TaskCommand| command.parts().iter().any(|part| part.contains('\0'));
     let in_env = env.iter().any(|(name, value)| name.contains('\0') || value.contains('\0'));
     let found =
         commands.values().any(in_command) || in_env || workdir.to_string_lossy().contains('\0');

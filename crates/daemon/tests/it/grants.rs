@@ -80,6 +80,7 @@ const FREE: &[&str] = &[
     "nodes",
     "output",
     "port",
+    "ray",
     "reservation",
     "restart",
     "run",

@@ -195,6 +195,8 @@ impl KubernetesScheduler {
         if checked.kubernetes.namespace.is_none() {
             checked.kubernetes.namespace = Some(server.namespace.as_str().into());
         }
+        muster_ray::set_token(&mut checked.env, &checked.commands, getrandom::fill)
+            .map_err(|error| RequestError::refused(format!("no random number: {error}")))?;
         let now = now();
         let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
         let spec = JobSpec { begin, after: Vec::new(), ..checked.spec.clone() };

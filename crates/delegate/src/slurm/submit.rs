@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::slurm::tool::ToolError;
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
 use muster_model::kubernetes::KubernetesOptions;
-use muster_model::payload::{TaskCommand, shell_word};
+use muster_model::payload::TaskCommand;
 use muster_model::{Dependency, JobId, JobSpec, QueueName, Time, WorkloadKind};
 use muster_slurm::script::{self, GeneratedScript, JobDirectory, ScriptInput};
 use muster_slurm::variables::overruling;
@@ -358,13 +358,7 @@ fn ready(request: &SubmitRequest, nth: usize, checked: CheckedJob, now: Time) ->
 }
 
 fn commands(commands: &BTreeMap<std::sync::Arc<str>, TaskCommand>) -> BTreeMap<String, String> {
-    let text = |command: &TaskCommand| match command {
-        TaskCommand::Argv(words) => {
-            words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
-        }
-        TaskCommand::Script(text) => text.clone(),
-    };
-    commands.iter().map(|(name, command)| (name.to_string(), text(command))).collect()
+    commands.iter().map(|(name, command)| (name.to_string(), command.text())).collect()
 }
 
 fn warnings(ready: &[PreparedJob], scripts: &[GeneratedScript]) -> Vec<String> {

@@ -16,7 +16,7 @@ const PORT: u32 = 29_500;
 pub(super) fn command(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Vec<String> {
     let mut text = variables(job, role, task);
     let mut words = Vec::new();
-    match &job.input.commands[&role.group.name] {
+    match &*muster_ray::program(&job.input.commands[&role.group.name]) {
         TaskCommand::Argv(argv) => {
             text.push_str(EXEC);
             words.push("muster".to_owned());
@@ -29,6 +29,7 @@ pub(super) fn command(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Vec<Str
         TaskCommand::Script(script) => {
             let _ = writeln!(text, "{}", script.trim_end());
         }
+        TaskCommand::Ray(_) => unreachable!("the launcher is a script"),
     }
     let shell = ["/bin/sh".to_owned(), "-c".to_owned(), text];
     shell.into_iter().chain(words).map(|word| literal(&word)).collect()

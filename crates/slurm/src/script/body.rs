@@ -96,6 +96,7 @@ export MUSTER_ATTEMPT=$((MUSTER_RESTART_COUNT + 1))
 fn needs_folder(source: &ScriptInput<'_>) -> bool {
     let in_file = |command: &TaskCommand| match command {
         TaskCommand::Script(script) => script.starts_with("#!") && shell(script).is_none(),
+        TaskCommand::Ray(_) => true,
         TaskCommand::Argv(_) => false,
     };
     source.spec.groups.len() > 1
@@ -183,6 +184,13 @@ if [ -n "$muster_end" ]; then
 fi
 "#;
 
+/// Makes the secret of a Ray cluster where the job starts, so that the script does not have it.
+const RAY_TOKEN: &str = r#"
+# Without a secret, every user who reaches a Ray cluster can run programs on it.
+RAY_AUTH_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+export RAY_AUTH_TOKEN
+"#;
+
 /// Sets the rendezvous of the ranks.
 fn shared(text: &mut String, source: &ScriptInput<'_>, components: &[Component]) {
     let nodes = if components.len() > 1 {
@@ -202,6 +210,9 @@ fi
 export MASTER_ADDR MASTER_PORT=$(({first} + SLURM_JOB_ID % {range}))
 "#
     );
+    if source.commands.values().any(|command| matches!(command, TaskCommand::Ray(_))) {
+        text.push_str(RAY_TOKEN);
+    }
     if !source.env.is_empty() {
         text.push_str(VARIABLES);
         for (name, value) in source.env {
@@ -377,7 +388,29 @@ fn program(rank: &mut String, source: &ScriptInput<'_>, role: &RankRange, gpus: 
         let probe = format!("MUSTER_PROBE_GPUS={gpus} exec \"$MUSTER_PROBE\" __probe");
         let _ = writeln!(rank, "{indent}[ -z \"$MUSTER_PROBE\" ] || {probe}");
     }
-    let line = match source.commands.get(role.name.as_str()) {
+    let line = command_line(rank, source, role, indent);
+    let is_asked = source.spec.checkpoint.is_some();
+    if is_asked {
+        let _ = writeln!(rank, "{}", listener::BEFORE);
+    }
+    let container = source.slurm.container.as_ref();
+    let inside = container.map(|container| container::inside(container, source, gpus > 0));
+    let _ = writeln!(rank, "{indent}exec {}{line}", inside.unwrap_or_default());
+    if is_asked {
+        let _ = writeln!(rank, "{}", listener::AFTER);
+    }
+}
+
+/// Returns the command line of a role's program; a program with an interpreter of its own is written to a
+/// file first.
+fn command_line(
+    rank: &mut String,
+    source: &ScriptInput<'_>,
+    role: &RankRange,
+    indent: &str,
+) -> String {
+    let command = source.commands.get(role.name.as_str()).map(muster_ray::program);
+    match command.as_deref() {
         Some(TaskCommand::Argv(words)) => {
             words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
         }
@@ -394,17 +427,7 @@ fn program(rank: &mut String, source: &ScriptInput<'_>, role: &RankRange, gpus: 
             "\"$muster_program\"".to_owned()
         }
         Some(TaskCommand::Script(script)) => format!("/bin/sh -c {}", shell_word(script)),
-        None => "false".to_owned(),
-    };
-    let is_asked = source.spec.checkpoint.is_some();
-    if is_asked {
-        let _ = writeln!(rank, "{}", listener::BEFORE);
-    }
-    let container = source.slurm.container.as_ref();
-    let inside = container.map(|container| container::inside(container, source, gpus > 0));
-    let _ = writeln!(rank, "{indent}exec {}{line}", inside.unwrap_or_default());
-    if is_asked {
-        let _ = writeln!(rank, "{}", listener::AFTER);
+        Some(TaskCommand::Ray(_)) | None => "false".to_owned(),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::job::fit::EligibleNodes;
 use crate::job::kind::KindValue;
 use crate::job::shape::{GroupFields, contradiction};
 use crate::job::{
-    CheckedJob, ParsedJob, elastic, ending, kind, kubernetes, payload, slurm, topology,
+    CheckedJob, ParsedJob, elastic, ending, kind, kubernetes, payload, ray, slurm, topology,
 };
 use crate::quantity::{EarliestStart, span_text};
 use crate::site::SubmissionSite;
@@ -42,8 +42,7 @@ pub(super) fn check(
     // 1. The kind of workload, and its range of sizes.
     elastic::check(job, problems);
     let word = kind::word(job, problems);
-    // 2. Roles, their sizes, nodes and programs.
-    let commands = payload::commands(document, problems);
+    // 2. Roles, their sizes and nodes.
     let (groups, constraint) = sizes_and_nodes(document, word, site, problems);
     // 3. Fields of the whole job.
     let queue = queue(job, site, problems);
@@ -51,7 +50,9 @@ pub(super) fn check(
     let time_limit = ending::time_limit(job, problems);
     let time_limit = kind::time_limit(word, job, time_limit, problems);
     let time_limit = default_time(job, (&queue, &kind), site, &mut warnings).or(time_limit);
-    let checkpoint = ending::checkpoint(job, time_limit, problems);
+    let checkpoint = ending::checkpoint(job, word, time_limit, problems);
+    let commands = payload::commands(document, problems);
+    let commands = ray::nodes(word, job, (&groups, checkpoint), commands, problems);
     let env = environment(job, &mut warnings, problems);
     let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
     let restart = kind::restart(word, job, ending::restart(job, problems), problems);
@@ -87,7 +88,6 @@ pub(super) fn check(
         grow_after: grow_after(job),
         preempts: true,
     };
-    let verify = job.verify.as_ref().is_some_and(|verify| verify.value.0);
     Some(CheckedJob {
         spec,
         commands,
@@ -96,7 +96,7 @@ pub(super) fn check(
         files,
         slurm,
         kubernetes,
-        verify,
+        verify: job.verify.as_ref().is_some_and(|verify| verify.value.0),
         begin,
         after_documents: Vec::new(),
         warnings,

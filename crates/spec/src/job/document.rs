@@ -19,7 +19,8 @@ document! {
         /// file, or of the program.
         "name" name: JobName,
         /// Kind of workload: `task` (the default) runs to its end, `service` until it is cancelled,
-        /// `notebook` until its time limit or until it is idle.
+        /// `notebook` until its time limit or until it is idle; `ray` runs its program on a Ray
+        /// cluster, of which each task is a node.
         "kind" kind: KindWord,
         /// Number of replicas of a service, or a range. With `2..6`, 2 replicas are guaranteed, and
         /// up to 4 more run in idle capacity (opportunistic).
@@ -118,9 +119,28 @@ document! {
         "slurm" slurm: SlurmDocument,
         /// Options for Kubernetes in Kubernetes' own terms; other backends ignore them.
         "kubernetes" kubernetes: KubernetesDocument,
+        /// Options of a job of kind `ray`.
+        "ray" ray: RayDocument,
         /// Several roles in one gang, each with tasks and a program of its own. Then `nodes`,
         /// `tasks` and resources are given in the groups.
         "groups" groups: Many<GroupDocument>,
+    }
+}
+
+document! {
+    /// Options of a Ray cluster within a job.
+    RayDocument ("ray") requires [] foreign &[("ray-version", "version"), ("include-dashboard", "dashboard"), ("object-store", "object-store-percent"), ("nodes", "wait"), ("min-nodes", "wait")] => {
+        /// Version of Ray that every node must have, such as 2.60.0. By default any.
+        "version" version: Text,
+        /// Python interpreter that has Ray: a name in `PATH`, or a path. `python3` by default.
+        "python" python: Text,
+        /// Nodes that must have joined before the program starts. By default all of a job of fixed
+        /// size, and the fewest of a range.
+        "wait" wait: Whole<1, MAX_TASKS>,
+        /// Share of each node's `memory` for Ray's object store, in percent. 30 by default.
+        "object-store-percent" object_store_percent: Whole<1, 80>,
+        /// Runs Ray's dashboard beside the head. True by default.
+        "dashboard" dashboard: Flag,
     }
 }
 

@@ -4,7 +4,9 @@ use muster_model::Span;
 use muster_model::job::{AfterCheckpoint, Checkpoint, CheckpointBy, CheckpointTo, Restart};
 
 use crate::diagnostic::{Problem, Problems};
-use crate::job::document::JobDocument;
+use crate::field::Located;
+use crate::job::document::{CheckpointDocument, JobDocument};
+use crate::job::kind::KindValue;
 
 /// Default time between SIGTERM and SIGKILL; as Slurm's `KillWait` and Kubernetes' pods.
 const DEFAULT_GRACE: Span = Span::from_secs(30);
@@ -23,6 +25,7 @@ pub(super) fn time_limit(job: &JobDocument, problems: &mut Problems) -> Option<S
 
 pub(super) fn checkpoint(
     job: &JobDocument,
+    word: KindValue,
     limit: Option<Span>,
     problems: &mut Problems,
 ) -> Option<Checkpoint> {
@@ -64,8 +67,45 @@ pub(super) fn checkpoint(
         lead: lead.value.0,
         by: written.value.by.as_ref().map_or(CheckpointBy::First, |by| by.value.0),
         then,
-        to: written.value.to.as_ref().map_or(CheckpointTo::Handlers, |to| to.value.0),
+        to: receivers(word, written, problems),
     })
+}
+
+/// Returns the processes that get the checkpoint signal: of a Ray node the launcher, which passes it to the
+/// program. Ray's own processes must not get it.
+fn receivers(
+    word: KindValue,
+    written: &Located<CheckpointDocument>,
+    problems: &mut Problems,
+) -> CheckpointTo {
+    let fields = &written.value;
+    if word != KindValue::Ray {
+        return fields.to.as_ref().map_or(CheckpointTo::Handlers, |to| to.value.0);
+    }
+    if let Some(to) = &fields.to {
+        problems.add(
+            Problem::new("a Ray job cannot choose the receivers of the checkpoint signal")
+                .at(to.key, "its program gets the signal")
+                .hint("remove `to`".to_owned()),
+        );
+    }
+    if let Some(by) = fields.by.as_ref().filter(|by| by.value.0 == CheckpointBy::All) {
+        problems.add(
+            Problem::new("only rank 0 of a Ray job acknowledges checkpoints")
+                .at(by.place, "the other ranks have no program")
+                .hint("remove `by`".to_owned()),
+        );
+    }
+    const FREE_SIGNALS: [i32; 2] = [10, 12];
+    let signal = fields.signal.as_ref();
+    if let Some(signal) = signal.filter(|signal| !FREE_SIGNALS.contains(&signal.value.0)) {
+        problems.add(
+            Problem::new("a Ray job cannot have this checkpoint signal")
+                .at(signal.place, "Ray's own processes may handle it")
+                .hint("write `signal: USR1` or `signal: USR2`".to_owned()),
+        );
+    }
+    CheckpointTo::Outermost
 }
 
 pub(super) fn restart(job: &JobDocument, problems: &mut Problems) -> Restart {

@@ -242,13 +242,9 @@ impl Field for Program {
                 return None;
             }
         };
-        let (is_empty, longest) = match &command {
-            TaskCommand::Script(text) => (text.trim().is_empty(), text.len()),
-            TaskCommand::Argv(words) => (
-                words.first().is_none_or(String::is_empty),
-                words.iter().map(String::len).max().unwrap_or(0),
-            ),
-        };
+        let parts = command.parts();
+        let is_empty = parts.first().is_none_or(|first| first.trim().is_empty());
+        let longest = parts.iter().map(|part| part.len()).max().unwrap_or(0);
         if is_empty {
             problems.add(
                 Problem::new(format!("`{name}` is empty"))

@@ -20,9 +20,9 @@ const NOTEBOOK_IDLE: Span = Span::from_secs(2 * 3600);
 const SHORTEST_IDLE: Span = Span::from_secs(1);
 
 /// Supported values of `kind`.
-const KINDS: [&str; 3] = ["task", "service", "notebook"];
+const KINDS: [&str; 4] = ["task", "service", "notebook", "ray"];
 /// Values of `kind` that are planned.
-const LATER: [&str; 2] = ["sweep", "ray"];
+const LATER: [&str; 1] = ["sweep"];
 
 /// Value of `kind`, read before any other field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,7 @@ pub(super) enum KindValue {
     Task,
     Service,
     Notebook,
+    Ray,
 }
 
 /// Reads `kind`, and refuses fields of other kinds.
@@ -38,6 +39,7 @@ pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> KindValue {
         None | Some("task") => KindValue::Task,
         Some("service") => KindValue::Service,
         Some("notebook") => KindValue::Notebook,
+        Some("ray") => KindValue::Ray,
         Some(other) => {
             problems
                 .add(unknown(other, job.kind.as_ref().map_or(Place::default(), |kind| kind.place)));
@@ -50,23 +52,28 @@ pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> KindValue {
         key(job.port.as_ref().map(|field| field.key), "port"),
     ];
     let of_notebooks = [key(job.idle.as_ref().map(|field| field.key), "idle")];
-    let mut belongs = |fields: &[Option<(&str, Place)>], to: &str| {
+    let of_ray = [key(job.ray.as_ref().map(|field| field.key), "ray")];
+    let mut belongs = |fields: &[Option<(&str, Place)>], to: &str, job: &str| {
         for (name, place) in fields.iter().flatten() {
             let hint = format!("add `kind: {to}`, or remove it");
             let problem = Problem::new(format!("`{name}` needs `kind: {to}`"));
-            problems.add(problem.at(*place, format!("only a {to} takes it")).hint(hint));
+            problems.add(problem.at(*place, format!("only a {job} takes it")).hint(hint));
         }
     };
     if word != KindValue::Service {
-        belongs(&of_services, "service");
+        belongs(&of_services, "service", "service");
     }
     if word != KindValue::Notebook {
-        belongs(&of_notebooks, "notebook");
+        belongs(&of_notebooks, "notebook", "notebook");
     }
-    if let (true, Some(array), Some(kind)) = (word != KindValue::Task, &job.array, &job.kind) {
+    if word != KindValue::Ray {
+        belongs(&of_ray, "ray", "Ray job");
+    }
+    let takes_arrays = matches!(word, KindValue::Task | KindValue::Ray);
+    if let (false, Some(array), Some(kind)) = (takes_arrays, &job.array, &job.kind) {
         let hint = match word {
             KindValue::Service => "`replicas: 4` runs it four times",
-            KindValue::Task | KindValue::Notebook => "submit it once for each",
+            KindValue::Task | KindValue::Ray | KindValue::Notebook => "submit it once for each",
         };
         problems.add(contradiction("kind", kind.place, "array", array.key).hint(hint.to_owned()));
     }
@@ -83,7 +90,7 @@ fn unknown(text: &str, place: Place) -> Problem {
         Some(near) => format!("did you mean `{near}`?"),
         None => "leave `kind` out for a job that runs to its end".to_owned(),
     };
-    Problem::new(message).at(place, "expected `task`, `service` or `notebook`").hint(hint)
+    Problem::new(message).at(place, "expected `task`, `service`, `notebook` or `ray`").hint(hint)
 }
 
 /// Returns the kind with its fields.
@@ -94,7 +101,7 @@ pub(super) fn kind(
     problems: &mut Problems,
 ) -> WorkloadKind {
     match word {
-        KindValue::Task => WorkloadKind::Task,
+        KindValue::Task | KindValue::Ray => WorkloadKind::Task,
         KindValue::Service => WorkloadKind::Service(service(job, problems)),
         KindValue::Notebook => WorkloadKind::Notebook(notebook(job, groups, problems)),
     }

@@ -12,6 +12,7 @@ mod kind;
 mod kubernetes;
 mod overrides;
 mod payload;
+mod ray;
 mod shape;
 mod slurm;
 mod topology;

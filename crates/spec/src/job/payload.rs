@@ -150,14 +150,18 @@ pub(super) fn default_name(
         }
         (None, _) => {}
     }
-    let program = match commands.values().next() {
+    let command = commands.values().next().map(|command| match command {
+        TaskCommand::Ray(task) => &task.driver,
+        other => other,
+    });
+    let program = match command {
         Some(TaskCommand::Argv(words)) => words.first().map(|word| base(word)),
         Some(TaskCommand::Script(text)) => {
             let words =
                 text.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
             words.into_iter().next().map(base)
         }
-        None => None,
+        Some(TaskCommand::Ray(_)) | None => None,
     };
     program.as_deref().and_then(name_from).unwrap_or_else(|| "job".to_owned())
 }

@@ -72,7 +72,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("gpus_per_task: 2\nrun: a"), @r"
     error: there is no field `gpus_per_task`
@@ -81,7 +81,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpus_per_task: 2
       | ^^^^^^^^^^^^^ did you mean `gpus-per-task`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("walltime: 2h\nrun: a"), @r"
     error: there is no field `walltime`
@@ -90,7 +90,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | walltime: 2h
       | ^^^^^^^^ did you mean `time`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("colour: red\nrun: a"), @r"
     error: there is no field `colour`
@@ -99,7 +99,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | colour: red
       | ^^^^^^ not a field of this mapping
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("gpus: 2\nrun: a\ngpus: 4"), @r"
     error: `gpus` is written twice
@@ -837,6 +837,80 @@ fn services_and_notebooks() {
 }
 
 #[test]
+fn ray_clusters() {
+    assert_snapshot!(complaint("ray: {version: 2.60.0}\nrun: a"), @r"
+    error: `ray` needs `kind: ray`
+     --> train.yaml:1:1
+      |
+    1 | ray: {version: 2.60.0}
+      | ^^^ only a Ray job takes it
+      |
+    hint: add `kind: ray`, or remove it
+    ");
+    let shares = "kind: ray\ntasks: 2\ngpus-per-task: 0.5\nray: {wait: 2}\nrun: a";
+    assert_snapshot!(complaint(shares), @r"
+    error: a node of a Ray cluster has whole GPUs
+     --> train.yaml:3:16
+      |
+    3 | gpus-per-task: 0.5
+      |                ^^^ this is a share of one
+      |
+    hint: a task or actor of Ray can take a share: `@ray.remote(num_gpus=0.5)`
+    ");
+    let groups = "kind: ray\ncheckpoint: {grace: 1m, to: all, by: all, signal: TERM}\ngroups:\n  - {name: head, run: a}\n  - {name: worker, tasks: 2, run: b}\n";
+    assert_snapshot!(complaint(groups), @r"
+    error: a Ray job cannot choose the receivers of the checkpoint signal
+     --> train.yaml:2:25
+      |
+    2 | checkpoint: {grace: 1m, to: all, by: all, signal: TERM}
+      |                         ^^ its program gets the signal
+      |
+    hint: remove `to`
+
+    error: only rank 0 of a Ray job acknowledges checkpoints
+     --> train.yaml:2:38
+      |
+    2 | checkpoint: {grace: 1m, to: all, by: all, signal: TERM}
+      |                                      ^^^ the other ranks have no program
+      |
+    hint: remove `by`
+
+    error: a Ray job cannot have this checkpoint signal
+     --> train.yaml:2:51
+      |
+    2 | checkpoint: {grace: 1m, to: all, by: all, signal: TERM}
+      |                                                   ^^^^ Ray's own processes may handle it
+      |
+    hint: write `signal: USR1` or `signal: USR2`
+
+    error: a group of a Ray job has no program of its own
+     --> train.yaml:4:18
+      |
+    4 |   - {name: head, run: a}
+      |                  ^^^ Ray starts what runs on its nodes
+      |
+    hint: write `run` for the job: it starts once, beside the head
+
+    error: a group of a Ray job has no program of its own
+     --> train.yaml:5:30
+      |
+    5 |   - {name: worker, tasks: 2, run: b}
+      |                              ^^^ Ray starts what runs on its nodes
+      |
+    hint: write `run` for the job: it starts once, beside the head
+    ");
+    assert_snapshot!(complaint("kind: ray\ntasks: 2\nray: {wait: 3}\nrun: a"), @r"
+    error: `wait` is more than the nodes of the Ray cluster
+     --> train.yaml:3:13
+      |
+    3 | ray: {wait: 3}
+      |             ^ the job starts with 2, one per task
+      |
+    hint: leave `wait` out to wait for all
+    ");
+}
+
+#[test]
 fn what_this_version_cannot_do() {
     assert_snapshot!(complaint("image: ubuntu:24.04\nrun: a"), @r"
     error: `image` is not supported yet
@@ -850,16 +924,7 @@ fn what_this_version_cannot_do() {
      --> train.yaml:1:7
       |
     1 | kind: sweep
-      |       ^^^^^ expected `task`, `service` or `notebook`
-      |
-    hint: leave `kind` out for a job that runs to its end
-    ");
-    assert_snapshot!(complaint("kind: ray\nrun: a"), @r"
-    error: jobs of kind `ray` are not supported yet
-     --> train.yaml:1:7
-      |
-    1 | kind: ray
-      |       ^^^ expected `task`, `service` or `notebook`
+      |       ^^^^^ expected `task`, `service`, `notebook` or `ray`
       |
     hint: leave `kind` out for a job that runs to its end
     ");
@@ -868,7 +933,7 @@ fn what_this_version_cannot_do() {
      --> train.yaml:1:7
       |
     1 | kind: servce
-      |       ^^^^^^ expected `task`, `service` or `notebook`
+      |       ^^^^^^ expected `task`, `service`, `notebook` or `ray`
       |
     hint: did you mean `service`?
     ");
@@ -927,7 +992,7 @@ fn a_mistake_in_an_option_shows_the_option() {
      | --qeue x
      | ^^^^^^ did you mean `queue`?
      |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
 }
 
@@ -940,7 +1005,7 @@ fn many_mistakes_are_told_at_once() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
 
     error: `time` is not a length of time
      --> train.yaml:2:7

@@ -95,7 +95,10 @@ impl From<SchedulerName> for GangScheduler {
 /// Runs `muster export kubernetes` or `muster export trainer`; returns the exit code.
 pub(super) fn run(app: &App, args: &ObjectArgs, form: JobForm) -> Result<u8> {
     let jobs = args.job.read()?;
-    let checked = jobs.selected();
+    let mut checked = jobs.selected().clone();
+    muster_ray::set_token(&mut checked.env, &checked.commands, getrandom::fill)
+        .map_err(|error| Failure::new(format!("cannot get random numbers: {error}")))?;
+    let checked = &checked;
     let mut after = Vec::new();
     for (kind, document) in &checked.after_documents {
         let other = &jobs.all[*document];

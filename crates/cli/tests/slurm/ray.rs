@@ -1,0 +1,82 @@
+//! Jobs of kind `ray` with the real Ray: one cluster per allocation, which ends with its program.
+
+use std::path::PathBuf;
+
+use crate::cluster::{SlurmCluster, User};
+use crate::muster::Muster;
+
+/// Program of two actors with a GPU each, which save when the job is cancelled.
+const PROGRAM: &str = r#"import json, os, signal, sys, time
+import ray
+ray.init(log_to_driver=False)
+@ray.remote(num_gpus=1)
+class Worker:
+    def seen(self):
+        return [os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("RANK"), os.environ.get("SLURM_PROCID")]
+    def save(self, name):
+        open(name, "w").close()
+workers = [Worker.remote() for _ in range(2)]
+seen = ray.get([worker.seen.remote() for worker in workers])
+def stop(*_):
+    ray.get([worker.save.remote(f"{FOLDER}/saved-{nth}") for nth, worker in enumerate(workers)])
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+with open(f"{FOLDER}/new", "w") as file:
+    json.dump({"nodes": len(ray.nodes()), "gpus": ray.cluster_resources()["GPU"], "seen": seen}, file)
+os.rename(f"{FOLDER}/new", f"{FOLDER}/seen")
+while not os.path.exists(f"{FOLDER}/end"):
+    time.sleep(0.1)
+sys.exit(7)
+"#;
+
+/// Submits a job of two nodes; returns its number, and the folder that its program writes to.
+fn submit(muster: &Muster<'_>, name: &str) -> (u64, PathBuf) {
+    let python = std::env::var("MUSTER_TEST_PYTHON").expect("`cargo xtask slurm test` sets it");
+    let folder = muster.cluster.work().join(name);
+    std::fs::create_dir(&folder).unwrap();
+    let program = folder.join("program.py");
+    std::fs::write(&program, format!("FOLDER = {:?}\n{PROGRAM}", folder.display().to_string()))
+        .unwrap();
+    let text = format!(
+        "name: {name}\nkind: ray\nnodes: 2\ngpus: 1\nmemory: 3GB\ntime: 15m\ngrace: 60s\nray: {{python: {python}}}\n\
+         run: {python} {}\n",
+        program.display()
+    );
+    (muster.submit(&text)[0], folder)
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_ray_cluster_is_one_job_and_ends_with_the_code_of_its_program() {
+    let cluster = SlurmCluster::here();
+    let muster = Muster::of(&cluster, User::Root);
+    let (job, folder) = submit(&muster, "ray-ends");
+    let log = || muster.call(&["logs", &job.to_string()]);
+    cluster.until_patiently("the program runs", || {
+        assert_ne!(muster.state(job), "failed", "{:?}", log());
+        folder.join("seen").exists()
+    });
+    let seen = std::fs::read_to_string(folder.join("seen")).unwrap();
+    let seen: serde_json::Value = serde_json::from_str(&seen).unwrap();
+    assert_eq!((&seen["nodes"], &seen["gpus"]), (&2.into(), &2.0.into()), "{seen}");
+    for actor in seen["seen"].as_array().unwrap() {
+        assert!(actor[0].is_string() && actor[1].is_null(), "{seen}");
+    }
+    let status = muster.output(&["ray", "status", &job.to_string()]);
+    assert!(status.contains(": 2 Ray nodes; 2 of 2 GPUs and 2 of 4 CPUs are in use\n"), "{status}");
+    std::fs::write(folder.join("end"), "").unwrap();
+    assert_eq!(muster.call(&["wait", &job.to_string()]).code, 7, "{:?}", log());
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn actors_save_before_a_cancelled_ray_job_ends() {
+    let cluster = SlurmCluster::here();
+    let muster = Muster::of(&cluster, User::Root);
+    let (job, folder) = submit(&muster, "ray-saves");
+    cluster.until_patiently("the program runs", || folder.join("seen").exists());
+    muster.output(&["cancel", &job.to_string()]);
+    muster.reaches(job, "cancelled");
+    let saved = || folder.join("saved-0").exists() && folder.join("saved-1").exists();
+    cluster.until("both actors have saved", saved);
+}

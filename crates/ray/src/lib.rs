@@ -1,0 +1,14 @@
+//! All text of Ray: the launcher that starts the nodes of a cluster within a job. Pure: values in, text
+//! out; it never talks to a cluster.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
+
+mod inside;
+mod launcher;
+mod status;
+mod token;
+
+pub use inside::inside;
+pub use launcher::program;
+pub use status::{ClusterStatus, RayResources, STATUS, WaitingPart};
+pub use token::{TOKEN, set_token};
