@@ -22,6 +22,7 @@ mod named_file;
 mod on;
 mod output_files;
 mod queue_objects;
+mod ray_cluster;
 mod remote;
 mod select;
 mod site_file;

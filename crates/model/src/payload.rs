@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Checkpoint;
-use crate::unit::{Bytes, CpuMilli};
+use crate::unit::{Bytes, CpuMilli, Span};
 
 /// Command, environment and identity of a job.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,8 @@ pub enum TaskCommand {
 }
 
 impl TaskCommand {
-    /// Returns the command as a user would type it; for a node of a Ray cluster its program.
+    /// Returns the command as a user would type it; for a node of a Ray cluster its program, or a comment if
+    /// it has none.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -66,7 +67,11 @@ impl TaskCommand {
                 words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
             }
             Self::Script(text) => text.clone(),
-            Self::Ray(task) => task.driver.text(),
+            Self::Ray(task) => match (&task.driver, &task.join) {
+                (Some(driver), _) => driver.text(),
+                (None, Some(head)) => format!("# nodes of the Ray cluster at {head}"),
+                (None, None) => "# a Ray cluster for `muster ray submit`".to_owned(),
+            },
         }
     }
 
@@ -76,7 +81,7 @@ impl TaskCommand {
         match self {
             Self::Argv(words) => words.iter().map(String::as_str).collect(),
             Self::Script(text) => vec![text],
-            Self::Ray(task) => task.driver.parts(),
+            Self::Ray(task) => task.driver.as_ref().map_or_else(Vec::new, Self::parts),
         }
     }
 }
@@ -84,8 +89,9 @@ impl TaskCommand {
 /// Terms of one node of a Ray cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RayTask {
-    /// Program that rank 0 runs on the cluster, and whose exit code is the job's.
-    pub driver: TaskCommand,
+    /// Program that rank 0 runs on the cluster, and whose exit code is the job's; `None` for a cluster that
+    /// waits for programs, and for nodes that join another one.
+    pub driver: Option<TaskCommand>,
     /// Nodes that must have joined before the program starts.
     pub nodes: u32,
     /// GPUs that the node offers.
@@ -104,6 +110,37 @@ pub struct RayTask {
     pub checkpoint: Option<Checkpoint>,
     /// Version of Ray that the job needs; `None` for any.
     pub version: Option<String>,
+    /// Address of the head of another cluster, which the node joins; `None` for a cluster of its own.
+    #[serde(default)]
+    pub join: Option<String>,
+    /// Time without work after which a node that joined another cluster leaves it, and after which a cluster
+    /// without a program ends; `None` for never.
+    #[serde(default)]
+    pub idle: Option<Span>,
+    /// Time from SIGTERM to SIGKILL, within which a node that joined another cluster leaves it.
+    #[serde(default)]
+    pub grace: Span,
+    /// Further nodes that the cluster may ask for; `None` for a cluster of fixed size.
+    #[serde(default)]
+    pub growth: Option<RayGrowth>,
+}
+
+/// Further nodes that a Ray cluster may ask for while parts of its program wait.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RayGrowth {
+    /// Most further nodes.
+    pub nodes: u32,
+    /// GPUs of each.
+    pub gpus: u32,
+    /// CPUs of each, in thousandths; 0 for one per GPU and one more.
+    pub cpus: CpuMilli,
+    /// Memory of each in bytes; 0 leaves it to Ray.
+    pub memory: Bytes,
+    /// Job file in JSON that adds a node to the cluster; `tasks`, `name`, `time` and `ray.join` are set when it
+    /// is submitted.
+    pub job: String,
+    /// Time limit of the cluster's own job; `None` for none.
+    pub time_limit: Option<Span>,
 }
 
 /// Returns a word as it is typed in a shell: in single quotes unless it is plain.

@@ -2,9 +2,11 @@
 """One task of a job of kind ray: starts a Ray node and, on rank 0, runs the job's program on the cluster.
 
 Every task runs this file. Rank 0 starts the head, waits until enough nodes have joined, and runs the
-program; its exit code is the task's. The other ranks join when the head answers, and end with it. What goes
-wrong is said in one line on stderr, with who is missing.
+program; its exit code is the task's. The other ranks join when the head answers, and end with it. Where the
+settings name another cluster, every rank joins that one, and leaves it when it has nothing to do or is stopped.
+What goes wrong is said in one line on stderr, with who is missing.
 """
+import collections
 import errno
 import fcntl
 import glob
@@ -16,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 SETTINGS = json.loads(r"""@SETTINGS@""")
@@ -26,8 +29,9 @@ FOLDERS = "/tmp/mr"
 ENV = os.environ
 RANK = int(ENV.get("RANK", "0"))
 LOCAL_RANK = int(ENV.get("LOCAL_RANK", "0"))
-ADDRESS = ENV["MASTER_ADDR"]
-PORT = int(ENV["MASTER_PORT"])
+JOINS = bool(SETTINGS.get("join"))
+ADDRESS, PORT = (SETTINGS.get("join") or f'{ENV["MASTER_ADDR"]}:{ENV["MASTER_PORT"]}').rsplit(":", 1)
+PORT = int(PORT)
 # Time for all nodes to join, from the start of this task.
 JOIN_SECS = 300
 # Time after which a head counts as lost that does not answer: a busy one may lose a packet. One that refuses
@@ -35,6 +39,8 @@ JOIN_SECS = 300
 SILENT_SECS = 30
 # Ray needs as much for itself before it gives any to tasks.
 LEAST_OBJECT_STORE_BYTES = 100 << 20
+# Time that a node which leaves needs for its end, after its actors have left it.
+LEAVE_SECS = 8
 CANNOT_START = 125
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
@@ -57,9 +63,12 @@ def start_program():
         words = ["/bin/sh", "-c", driver["script"]]
     elif not words:
         memory = os.memfd_create("program", 0)
-        with open(memory, "w", encoding="utf-8", closefd=False) as file:
+        with open(memory, "w", encoding="utf-8") as file:
             file.write(driver["script"])
-        words, files = [f"/proc/self/fd/{memory}"], (memory,)
+            file.flush()
+            # Linux executes no file that is open for writing.
+            program = os.open(f"/proc/self/fd/{memory}", os.O_RDONLY)
+        words, files = [f"/proc/self/fd/{program}"], (program,)
     try:
         return subprocess.Popen(words, pass_fds=files)
     except FileNotFoundError:
@@ -92,6 +101,9 @@ class Task:
         os.rename(f"{lock}.new", lock)
         self.started = time.monotonic()
         self.driver = None
+        self.growth = None
+        # True once a node that joined another cluster drains, because it had nothing to do.
+        self.is_leaving = False
         # Raylet and control store, with their start times.
         self.daemons = {}
         self.stopped_by = None
@@ -151,6 +163,12 @@ class Task:
             time.sleep(0.1)
 
     def start_node(self, extra):
+        """Starts the node; again where a busy machine made Ray give up."""
+        while not self.started_node(extra):
+            say(f"`ray start` gave up on {socket.gethostname()}, which is busy: starting again")
+            self.kill_all()
+
+    def started_node(self, extra):
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", f"--temp-dir={self.folder}"]
         command += [*node_options(), *extra]
         host, log = socket.gethostname(), os.path.join(self.folder, "start.log")
@@ -168,16 +186,22 @@ class Task:
             raise Ended(CANNOT_START, f"`ray start` was killed on {host}: {why}")
         if starting.returncode:
             with open(log, encoding="utf-8", errors="replace") as file:
-                last = "\n".join(file.read().strip().splitlines()[-15:])
+                said = file.read().strip()
+            if "timed out during startup" in said and time.monotonic() < self.started + JOIN_SECS / 2:
+                return False
+            last = "\n".join(said.splitlines()[-15:])
             raise Ended(CANNOT_START, f"`ray start` failed on {host} with exit code {starting.returncode}:\n{last}")
         daemons = [pid for pid in self.pids() if read(pid, "cmdline").partition(b"\0")[0].endswith(DAEMONS)]
         self.daemons = {pid: start_of(pid) for pid in daemons}
+        return True
 
     def run(self):
         # Ray reads its environment once, when it is loaded.
         prepare_environment()
         check_version()
-        if RANK:
+        if JOINS:
+            self.run_guest()
+        elif RANK:
             self.run_worker()
         else:
             self.run_head()
@@ -188,6 +212,10 @@ class Task:
         wanted = SETTINGS["nodes"]
         self.until(lambda: len(alive()) >= wanted, JOIN_SECS, lambda: missing(wanted))
         self.leave_address()
+        # `Growth` is in growth.py, which follows where the cluster may grow.
+        self.growth = Growth(self.folder, self.started) if SETTINGS.get("growth") else None
+        if not SETTINGS["driver"]:
+            self.serve()
         self.driver = start_program()
         if self.stopped_by:
             self.on_stop(self.stopped_by, None)
@@ -204,6 +232,20 @@ class Task:
             time.sleep(0.1)
         code = self.driver.returncode
         raise Ended(code if code >= 0 else 128 - code)
+
+    def serve(self):
+        """Keeps a cluster without a program until it is stopped, or no driver has run for some time."""
+        idle_secs, busy_at = SETTINGS.get("idle_secs"), time.monotonic()
+        while self.has_all_daemons() and not self.stopped_by:
+            if idle_secs and has_drivers():
+                busy_at = time.monotonic()
+            if idle_secs and time.monotonic() > busy_at + idle_secs:
+                say(f"no driver has run for {idle_secs:g}s: the cluster ends")
+                raise Ended(0)
+            time.sleep(min(1, idle_secs / 4) if idle_secs else 0.3)
+        if self.stopped_by:
+            raise Ended(128 + self.stopped_by)
+        raise Ended(NODE_LOST, "the raylet or the control store (GCS) of the head has ended")
 
     def leave_address(self):
         """Writes for shells beside this task how the cluster is reached; see inside.sh."""
@@ -230,21 +272,84 @@ class Task:
             time.sleep(0.3)
         raise Ended(0)
 
+    def run_guest(self):
+        """Runs a node of another job's cluster until it has nothing to do, is stopped, or that cluster ends."""
+        watch = HeadWatch()
+        # A cluster may have ended while this job waited for its nodes.
+        self.until(lambda: head() or watch.is_lost(), JOIN_SECS, lambda: f"{ADDRESS}:{PORT} did not answer")
+        if watch.is_lost():
+            say(f"the cluster at {ADDRESS}:{PORT} has ended")
+            raise Ended(0)
+        mark = f"muster-job={ENV.get('MUSTER_JOB_ID', 'none')}.{ENV.get('MUSTER_ARRAY_INDEX', '')}".rstrip(".")
+        self.start_node([f"--address={ADDRESS}:{PORT}", f"--labels={mark}"])
+        looked = time.monotonic()
+        while self.has_all_daemons() and not watch.is_lost() and not self.stopped_by:
+            idle_secs = SETTINGS.get("idle_secs")
+            if idle_secs and time.monotonic() > looked + min(5, idle_secs / 2):
+                looked = time.monotonic()
+                self.leave_when_idle(mark.split("=")[1], idle_secs)
+            time.sleep(0.3)
+        if self.stopped_by and self.has_all_daemons():
+            self.leave()
+        elif not self.stopped_by and not self.is_leaving and not watch.is_lost():
+            raise Ended(NODE_LOST, f"the raylet on {socket.gethostname()} has ended")
+        raise Ended(128 + self.stopped_by if self.stopped_by else 0)
+
+    def leave_when_idle(self, mark, idle_secs):
+        """Drains this node when it and those that came with it have had nothing to do for some time: Ray refuses
+        one that has got work meanwhile."""
+        from ray.core.generated import autoscaler_pb2
+
+        nodes = [node for node in cluster_nodes() if (node.labels or {}).get("muster-job") == mark]
+        own = [node for node in nodes if self.is_own(node)]
+        if own and all(node.resource_usage.idle_time_ms >= idle_secs * 1000 for node in nodes):
+            reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_IDLE_TERMINATION
+            self.is_leaving = drain(own[0].node_id, reason, f"idle for {idle_secs:g}s", 0) or self.is_leaving
+
+    def leave(self):
+        """Drains this node within the grace of the job, so that actors and objects move to others."""
+        from ray.core.generated import autoscaler_pb2
+
+        deadline = time.monotonic() + max(SETTINGS.get("grace_secs", 30) - LEAVE_SECS, 1)
+        reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
+        until = int((time.time() + deadline - time.monotonic()) * 1000)
+        for node in cluster_nodes():
+            if self.is_own(node):
+                drain(node.node_id, reason, "its GPUs are needed by another job", until)
+        while self.has_all_daemons() and time.monotonic() < deadline:
+            if not any(self.is_own(node) and node.node_activity for node in cluster_nodes()):
+                break
+            time.sleep(0.5)
+
+    def is_own(self, node):
+        """True for the node whose raylet this task started."""
+        mark = node.node_id.encode()
+        return any(mark in read(pid, "cmdline") for pid in self.daemons)
+
     def end(self):
         """Ends every process of this node, and removes its directory."""
+        if self.growth:
+            self.growth.end()
+        self.kill_all()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def kill_all(self):
+        """Ends every process of this node."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             deadline = time.monotonic() + 5
             while (pids := self.pids()) and time.monotonic() < deadline:
                 for pid in pids:
                     send(pid, number)
                 time.sleep(0.1)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def pids(self):
         """Processes of this node: they have its directory in their arguments, or a log in it open."""
         mark = self.folder.encode()
+        # Launchers of other jobs open the lock when they look for directories to remove.
+        lock = os.path.join(mark, b"lock")
         others = [pid for pid in all_processes() if pid != os.getpid()]
-        return [pid for pid in others if mark in read(pid, "cmdline") or any(mark in name for name in open_files(pid))]
+        in_folder = lambda name: mark in name and name != lock
+        return [pid for pid in others if mark in read(pid, "cmdline") or any(map(in_folder, open_files(pid)))]
 
 
 def all_processes():
@@ -392,6 +497,40 @@ def alive():
     return [node for node in nodes.values() if node.state == 0]
 
 
+def cluster_nodes():
+    """Nodes with their use, as the control store knows them; none if it does not answer."""
+    try:
+        from ray.autoscaler.v2.sdk import get_cluster_status
+
+        status = get_cluster_status(f"{ADDRESS}:{PORT}", timeout=5)
+    except Exception:  # whatever it raises while the head ends
+        return []
+    return [*status.active_nodes, *status.idle_nodes]
+
+
+def drain(node_id, reason, text, until):
+    """Asks the cluster to take work off a node until an instant in milliseconds; true if it does."""
+    from ray._raylet import GcsClient
+
+    try:
+        accepted, _ = GcsClient(address=f"{ADDRESS}:{PORT}").drain_node(node_id, reason, text, until)
+    except Exception:  # whatever it raises while the head ends
+        return False
+    return accepted
+
+
+def has_drivers():
+    """True while a program uses the cluster, or if that cannot be told; the dashboard's own do not count."""
+    from ray._raylet import GcsClient
+
+    try:
+        jobs = GcsClient(address=f"{ADDRESS}:{PORT}").get_all_job_info(timeout=5)
+    except Exception:  # whatever it raises while the head ends
+        return True
+    drivers = [job for job in jobs.values() if not job.is_dead]
+    return any(not job.config.ray_namespace.startswith("_ray_internal_") for job in drivers)
+
+
 def missing(wanted):
     there = alive()
     names = ", ".join(sorted(node.node_manager_hostname for node in there))
@@ -406,7 +545,7 @@ def node_options():
     """Options of head and workers: exactly the allocation, ports that the system chooses."""
     options = [
         f"--num-gpus={gpus()}",
-        f"--num-cpus={SETTINGS.get('cpus') or gpus() + 1}",
+        f"--num-cpus={SETTINGS['cpus']}",
         "--min-worker-port=0",
         "--max-worker-port=0",
         "--dashboard-agent-listen-port=0",

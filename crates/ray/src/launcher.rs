@@ -4,32 +4,57 @@
 use std::borrow::Cow;
 
 use muster_model::payload::{RayTask, TaskCommand};
+use muster_model::{CpuMilli, Span};
 use serde_json::json;
 
 /// Script without its settings.
 const SCRIPT: &str = include_str!("launcher.py");
+/// What the head of a cluster that may grow has besides.
+const GROWTH: &str = include_str!("growth.py");
 /// Place of the settings: JSON in a raw string of Python, which JSON cannot end.
 const SETTINGS: &str = "@SETTINGS@";
+/// Last line of the script.
+const RUN: &str = "\n\nmain()\n";
 
 /// Returns the command that a task executes: the launcher for a node of a Ray cluster, others as they are.
+/// A cluster grows only where a `muster` that it can ask is beside it (`may_grow`).
 #[must_use]
-pub fn program(command: &TaskCommand) -> Cow<'_, TaskCommand> {
+pub fn program(command: &TaskCommand, may_grow: bool) -> Cow<'_, TaskCommand> {
     match command {
-        TaskCommand::Ray(task) => Cow::Owned(launcher(task)),
+        TaskCommand::Ray(task) => {
+            let growth = task.growth.clone().filter(|_| may_grow);
+            Cow::Owned(launcher(&RayTask { growth, ..(**task).clone() }))
+        }
         other => Cow::Borrowed(other),
     }
 }
 
+/// Returns true for the head of a cluster that may ask for further nodes.
+#[must_use]
+pub fn grows(command: &TaskCommand) -> bool {
+    matches!(command, TaskCommand::Ray(task) if task.growth.is_some())
+}
+
 /// Returns the command of a node: the script with its settings, for the interpreter that has Ray.
 fn launcher(task: &RayTask) -> TaskCommand {
-    let driver = match &task.driver {
+    let driver = task.driver.as_ref().map(|driver| match driver {
         TaskCommand::Argv(words) => json!({"words": words}),
         other => json!({"script": other.text()}),
-    };
+    });
+    let growth = task.growth.as_ref().map(|growth| {
+        json!({
+            "nodes": growth.nodes,
+            "gpus": growth.gpus,
+            "cpus": node_cpus(growth.cpus, growth.gpus),
+            "memory_bytes": growth.memory.0,
+            "job": growth.job,
+            "time_limit_secs": growth.time_limit.map(seconds),
+        })
+    });
     let settings = json!({
         "driver": driver,
         "nodes": task.nodes,
-        "cpus": task.cpus.0.div_ceil(1000),
+        "cpus": node_cpus(task.cpus, task.gpus),
         "memory_bytes": task.memory.0,
         "object_store_percent": task.object_store_percent,
         "dashboard": task.has_dashboard,
@@ -37,10 +62,31 @@ fn launcher(task: &RayTask) -> TaskCommand {
         "checkpoint_signal": task.checkpoint.map(|checkpoint| checkpoint.signal),
         "checkpoint_secs": task.checkpoint.map(|checkpoint| checkpoint.lead.as_secs()),
         "version": task.version,
+        "join": task.join,
+        "idle_secs": task.idle.map(seconds),
+        "grace_secs": seconds(task.grace),
+        "growth": growth,
     });
     let (_, body) = SCRIPT.split_once('\n').expect("the script has several lines");
+    let body = match task.growth {
+        // The last line runs everything.
+        Some(_) => body.replacen(RUN, &format!("{GROWTH}{RUN}"), 1),
+        None => body.to_owned(),
+    };
     let body = body.replacen(SETTINGS, &settings.to_string(), 1);
     TaskCommand::Script(format!("#!/usr/bin/env {}\n{body}", task.python))
+}
+
+fn seconds(span: Span) -> f64 {
+    span.0 as f64 / 1000.0
+}
+
+/// Returns the CPUs that a node offers: by default one per GPU and one more.
+fn node_cpus(cpus: CpuMilli, gpus: u32) -> u32 {
+    match cpus.0.div_ceil(1000) {
+        0 => gpus + 1,
+        cpus => cpus,
+    }
 }
 
 #[cfg(test)]
@@ -49,13 +95,13 @@ mod tests {
 
     use std::process::Command;
 
-    use muster_model::{Bytes, CpuMilli};
+    use muster_model::Bytes;
 
     use super::*;
 
     fn task(driver: TaskCommand) -> RayTask {
         RayTask {
-            driver,
+            driver: Some(driver),
             nodes: 2,
             gpus: 1,
             cpus: CpuMilli(1500),
@@ -65,6 +111,10 @@ mod tests {
             python: "python3".to_owned(),
             checkpoint: None,
             version: Some("2.60.0".to_owned()),
+            join: None,
+            idle: None,
+            grace: Span::from_secs(30),
+            growth: None,
         }
     }
 

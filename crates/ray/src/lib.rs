@@ -3,12 +3,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
 
+mod dashboard;
 mod inside;
 mod launcher;
 mod status;
 mod token;
 
+pub use dashboard::{DASHBOARD, DashboardPlace, RELAY};
 pub use inside::inside;
-pub use launcher::program;
-pub use status::{ClusterStatus, RayResources, STATUS, WaitingPart};
-pub use token::{TOKEN, set_token};
+pub use launcher::{grows, program};
+pub use status::{ClusterStatus, GrowthStatus, RayResources, STATUS, WaitingPart};
+pub use token::{TOKEN, begins_cluster, set_token};

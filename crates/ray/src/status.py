@@ -17,6 +17,15 @@ def amounts(resources):
     return {name: resources[name] for name in ("GPU", "CPU") if resources and resources.get(name)}
 
 
+def growth():
+    """Further nodes that the cluster has asked for; see growth.py."""
+    try:
+        with open(os.path.join(os.environ["MUSTER_RAY_FOLDER"], "growth"), encoding="utf-8") as file:
+            return json.load(file)
+    except OSError:
+        return None
+
+
 def main():
     options = {"limit": LIMIT, "detail": True, "raise_on_missing_output": False}
     cluster = get_cluster_status(os.environ["RAY_ADDRESS"])
@@ -29,6 +38,9 @@ def main():
         filters=[("state", "=", "PENDING_NODE_ASSIGNMENT"), ("type", "=", "NORMAL_TASK")], **options
     )
     status = {
+        "growth": growth(),
+        # Nodes of other jobs have a label; see launcher.py.
+        "further": [amounts(node.resources_total) for node in nodes if "muster-job" in (node.labels or {})],
         "nodes": [amounts(node.resources_total) for node in nodes],
         "used": {one.resource_name: one.used for one in usage if one.resource_name in ("GPU", "CPU")},
         "groups": [

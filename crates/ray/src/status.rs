@@ -23,6 +23,21 @@ pub struct ClusterStatus {
     pub actors: Vec<ActorStatus>,
     /// Tasks that wait for a node.
     pub tasks: Vec<PendingTask>,
+    /// Those of `nodes` that the cluster got besides its own: they belong to other jobs.
+    #[serde(default)]
+    pub further: Vec<RayResources>,
+    /// Further nodes of a cluster that may grow; `None` for one of fixed size.
+    #[serde(default)]
+    pub growth: Option<GrowthStatus>,
+}
+
+/// Further nodes that a cluster has asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrowthStatus {
+    /// Most further nodes.
+    pub nodes: u32,
+    /// Number of nodes of each job that has not ended, by the number of the job.
+    pub asked: BTreeMap<String, u32>,
 }
 
 /// Amounts of the resources that are shown; a missing one is 0.
@@ -109,6 +124,34 @@ impl RayResources {
     }
 }
 
+impl GrowthStatus {
+    /// Says what the cluster does about the parts that wait.
+    fn part(&self) -> WaitingPart {
+        let asked: u32 = self.asked.values().sum();
+        let noun = |count: u32| if count == 1 { "node" } else { "nodes" };
+        let jobs: Vec<&str> = self.asked.keys().map(String::as_str).collect();
+        match jobs.as_slice() {
+            [] => WaitingPart {
+                text: format!(
+                    "the cluster may grow by {} {}, but that would not help now",
+                    self.nodes,
+                    noun(self.nodes)
+                ),
+                hint: Some("what needs more nodes than the range of `tasks` allows, or larger ones, is not asked for".to_owned()),
+            },
+            [first, ..] => WaitingPart {
+                text: format!(
+                    "{asked} of {} further {} are there or asked for: job {}",
+                    self.nodes,
+                    noun(self.nodes),
+                    jobs.join(", ")
+                ),
+                hint: Some(format!("`muster explain {first}` says why they are pending")),
+            },
+        }
+    }
+}
+
 impl ClusterStatus {
     /// Reads the output of [`STATUS`]; `None` if it has none.
     #[must_use]
@@ -121,6 +164,18 @@ impl ClusterStatus {
     pub fn total(&self) -> RayResources {
         let sum = |of: fn(&RayResources) -> f64| self.nodes.iter().map(of).sum();
         RayResources { gpus: sum(|node| node.gpus), cpus: sum(|node| node.cpus) }
+    }
+
+    /// Returns the nodes that belong to the job itself.
+    #[must_use]
+    pub fn own_nodes(&self) -> Vec<RayResources> {
+        let mut own = self.nodes.clone();
+        for other in &self.further {
+            if let Some(at) = own.iter().position(|node| node == other) {
+                own.remove(at);
+            }
+        }
+        own
     }
 
     fn free(&self) -> RayResources {
@@ -146,6 +201,9 @@ impl ClusterStatus {
             parts.push(self.part(what, name, count, needs));
         }
         parts.extend(self.deadlock());
+        if !parts.is_empty() {
+            parts.extend(self.growth.as_ref().map(GrowthStatus::part));
+        }
         parts
     }
 

@@ -9,7 +9,7 @@ use muster_model::payload::TaskCommand;
 /// Variable of Ray with the secret (since Ray 2.52).
 pub const TOKEN: &str = "RAY_AUTH_TOKEN";
 
-/// Sets the secret of a job of kind `ray` that has none in its environment: 32 hexadecimal digits from
+/// Sets the secret of a cluster that has none in its environment: 32 hexadecimal digits from
 /// random bytes.
 ///
 /// # Errors
@@ -20,11 +20,16 @@ pub fn set_token<E>(
     commands: &BTreeMap<Arc<str>, TaskCommand>,
     fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let is_ray = |command: &TaskCommand| matches!(command, TaskCommand::Ray(_));
-    if commands.values().any(is_ray) && !env.contains_key(TOKEN) {
+    if commands.values().any(begins_cluster) && !env.contains_key(TOKEN) {
         let mut secret = [0; 16];
         fill(&mut secret)?;
         env.insert(TOKEN.to_owned(), format!("{:032x}", u128::from_be_bytes(secret)));
     }
     Ok(())
+}
+
+/// Returns true for a node of a cluster of the job's own, not of one that it joins.
+#[must_use]
+pub fn begins_cluster(command: &TaskCommand) -> bool {
+    matches!(command, TaskCommand::Ray(task) if task.join.is_none())
 }

@@ -78,6 +78,9 @@ impl ExecPlan {
 /// File that sets a process's priority for the out-of-memory killer.
 pub(super) const OOM_FILE: &str = "/proc/self/oom_score_adj";
 
+/// Variable with the path of this program, by which a growing Ray cluster asks for further nodes.
+const PROGRAM_VARIABLE: &str = "MUSTER_PROGRAM";
+
 /// Message of stage two: everything but the exec is done. Any other message is a failure reason.
 pub const READY: &str = "ready";
 /// Prefix of failure reasons that every retry would meet again: the program does not exist, or may
@@ -240,6 +243,9 @@ fn prepare(plan: &ExecPlan) -> Result<Program, ExecError> {
     let mut program = resolve(&plan.command, plan.env.get("PATH").map(String::as_str))?;
     redirect_output(&plan.files)?;
     program.env_clear().envs(&plan.env);
+    if let (true, Ok(own)) = (muster_ray::grows(&plan.command), std::env::current_exe()) {
+        program.env(PROGRAM_VARIABLE, own);
+    }
     Ok(program)
 }
 
@@ -332,7 +338,7 @@ fn resolve(command: &TaskCommand, path: Option<&str>) -> Result<Program, ExecErr
             program.arg0(name).args(arguments);
             Ok(program)
         }
-        TaskCommand::Ray(_) => resolve(&muster_ray::program(command), path),
+        TaskCommand::Ray(_) => resolve(&muster_ray::program(command, true), path),
         TaskCommand::Script(text) => match text.strip_prefix("#!") {
             Some(rest) => interpret(text, rest.lines().next().unwrap_or_default()),
             None => {

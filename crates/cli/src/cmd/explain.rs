@@ -2,9 +2,11 @@
 
 use anyhow::Result;
 use muster_api::types::ExplainResponse;
+use muster_model::view::JobState;
 use muster_operator::reader::ClusterReader;
 use muster_operator::{ObjectName, ReadError};
 use muster_report::explain::{explain, gang};
+use serde::Serialize;
 
 use crate::app::App;
 use crate::args::OutputArgs;
@@ -12,13 +14,15 @@ use crate::connect;
 use crate::exit::{Failure, NOT_FOUND};
 use crate::jobref::JobRef;
 use crate::kubernetes::KubernetesArgs;
+use crate::ray_cluster::RayReport;
 
 /// Explain why a job is pending, when it starts and what would start it now; or where it runs and
 /// how good its placement is
 ///
 /// A change is suggested only if the job would start when cancelled and resubmitted with it. With
 /// `--on kubernetes` the job is a pod or gang object, and nothing is written to the cluster: see
-/// docs/kubernetes.md. JSON: an `ExplainResponse`.
+/// docs/kubernetes.md. Of a running job of kind `ray` it also says which parts of the program wait, and why, as
+/// `muster ray status` does. JSON: an `ExplainResponse`; with the latter as `ray`.
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
     /// Job: 3, an array element 3[7], or a name; on Kubernetes pod/NAME, job/NAME, jobset/NAME, …,
@@ -40,8 +44,13 @@ pub async fn run(app: &App, args: ExplainArgs) -> Result<u8> {
         Some(reader) => explain_object(app, &reader, &args).await?,
         None => explain_job(app, &args.job).await?,
     };
+    let ray = match explained.gang {
+        Some(_) => None,
+        None => ray_state(app, &args.job, &explained).await?,
+    };
     if args.output.json() {
-        app.ui.json(&explained)?;
+        let ray = ray.and_then(Result::ok);
+        app.ui.json(&WithRay { explained: &explained, ray })?;
         return Ok(0);
     }
     let context = app.ui.context().at(explained.now);
@@ -49,7 +58,36 @@ pub async fn run(app: &App, args: ExplainArgs) -> Result<u8> {
         Some(pods) => gang(&explained.explanation, pods, context),
         None => explain(&explained.explanation, context),
     })?;
+    match ray {
+        Some(Ok(report)) => app.ui.data(&report.text("Ray"))?,
+        Some(Err(error)) => app.ui.data(&format!("Ray: {error}\n"))?,
+        None => {}
+    }
     Ok(0)
+}
+
+/// Explanation of a job, with the state of its Ray cluster.
+#[derive(Serialize)]
+struct WithRay<'a> {
+    #[serde(flatten)]
+    explained: &'a ExplainResponse,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ray: Option<RayReport>,
+}
+
+/// Reads the state of the Ray cluster of a running job; `None` for other jobs.
+async fn ray_state(
+    app: &App,
+    job: &str,
+    explained: &ExplainResponse,
+) -> Result<Option<Result<RayReport>>> {
+    if explained.explanation.state != JobState::Running {
+        return Ok(None);
+    }
+    let client = connect::find(&app.global)?;
+    let element = explained.explanation.element;
+    let detail = client.job(element.job, None).await.map_err(Failure::from)?;
+    Ok(detail.has_ray.then(|| RayReport::read(app, job)))
 }
 
 async fn explain_job(app: &App, job: &str) -> Result<ExplainResponse> {

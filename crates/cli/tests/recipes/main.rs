@@ -10,6 +10,7 @@
 #[path = "../it/home.rs"]
 mod home;
 mod ray;
+mod ray_growth;
 
 use std::path::{Path, PathBuf};
 

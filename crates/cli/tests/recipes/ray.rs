@@ -31,10 +31,11 @@ class Worker:
 "#;
 
 /// Longest wait: the start of two nodes takes a minute where the machine is busy.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Submits a job of kind `ray` whose program is in Python; `fields` are further lines of the job file.
-fn submit(home: &Home, name: &str, fields: &str, program: &str) {
+/// Submits a job of kind `ray` whose program is in Python; `fields` are further lines of the job file, and
+/// `ray` further options of Ray.
+pub fn submit(home: &Home, name: &str, fields: &str, ray: &str, program: &str) {
     home.write(&format!("{name}.py"), &format!("{BEGIN}{program}"));
     let python = python();
     let python = python.display();
@@ -42,7 +43,7 @@ fn submit(home: &Home, name: &str, fields: &str, program: &str) {
     home.write(
         &format!("{name}.yaml"),
         &format!(
-            "name: {name}\nkind: ray\ntime: 15m\nworkdir: {}\nray: {{python: {python}}}\n\
+            "name: {name}\nkind: ray\ntime: 15m\nworkdir: {}\nray: {{python: {python}, {ray}}}\n\
              run: {python} {name}.py\n{fields}\n",
             folder.display()
         ),
@@ -51,7 +52,7 @@ fn submit(home: &Home, name: &str, fields: &str, program: &str) {
 }
 
 /// Directories of the nodes of this home's jobs, and the pids of the launchers that own them.
-fn node_folders(home: &Home) -> Vec<(PathBuf, i32)> {
+pub fn node_folders(home: &Home) -> Vec<(PathBuf, i32)> {
     let variable = format!("HOME={}", home.path("home").display());
     let is_own = |pid: i32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -78,7 +79,7 @@ fn processes(text: &str) -> Vec<i32> {
 }
 
 /// Fails the test if a process of a node is left.
-fn nothing_runs_in(folders: &[PathBuf]) {
+pub fn nothing_runs_in(folders: &[PathBuf]) {
     for folder in folders {
         let left = processes(folder.to_str().unwrap());
         assert!(left.is_empty(), "{}: {left:?}", folder.display());
@@ -95,6 +96,7 @@ fn a_cluster_has_the_gpus_of_its_job_and_ends_with_the_code_of_its_program() {
         &home,
         "whole",
         groups,
+        "",
         r#"workers = [Worker.remote() for _ in range(4)]
 say("seen", json.dumps({
     "gpus": ray.cluster_resources().get("GPU"), "cpus": ray.cluster_resources().get("CPU"), "nodes": len(nodes()),
@@ -130,6 +132,7 @@ fn actors_save_when_asked_and_when_the_job_is_cancelled() {
         &home,
         "saves",
         "tasks: 2\ngpus-per-task: 1\ngrace: 60s\ncheckpoint: {grace: 1m}\nenv: {LC_ALL: C}",
+        "",
         r#"workers = [Worker.remote() for _ in range(2)]
 ray.get([worker.seen.remote() for worker in workers])
 def save(name):
@@ -177,7 +180,7 @@ while not os.path.exists("{}"):
 "#,
             gate.display()
         );
-        submit(&home, name, "tasks: 1\ngpus-per-task: 5", &program);
+        submit(&home, name, "tasks: 1\ngpus-per-task: 5", "", &program);
     }
     home.until_within(PATIENCE, "the first one has its actors", || home.path("first").exists());
     let second = home.job(2);
@@ -198,7 +201,7 @@ while not os.path.exists("{other}"):
     time.sleep(0.1)
 "#
         );
-        submit(&home, name, "tasks: 1\ngpus-per-task: 1", &program);
+        submit(&home, name, "tasks: 1\ngpus-per-task: 1", "", &program);
     }
     home.words("wait 1 2").ok();
     assert_eq!((home.read("left"), home.read("right")), ("1 1.0".to_owned(), "1 1.0".to_owned()));
@@ -259,7 +262,7 @@ fn whatever_is_killed_the_job_ends_and_nothing_is_left() {
     for (job, (victim, tasks)) in (1..).zip(cases) {
         let _ = fs::remove_file(home.path("ready"));
         let fields = format!("tasks: {tasks}\ngpus-per-task: 1\nrestart: never");
-        submit(&home, "killed", &fields, program);
+        submit(&home, "killed", &fields, "", program);
         home.until_within(PATIENCE, "the program runs", || home.path("ready").exists());
         let nodes = node_folders(&home);
         assert_eq!(nodes.len(), tasks, "{nodes:?}");
@@ -300,7 +303,7 @@ fn what_is_wrong_is_said_with_the_next_step() {
 #[ignore = "needs Ray: `cargo xtask recipes` has it"]
 fn a_job_that_is_cancelled_while_it_starts_does_not_run_its_program() {
     let home = Home::with_gpus(1);
-    submit(&home, "early", "tasks: 1\ngpus-per-task: 1\ngrace: 60s", "say('ran', '')\n");
+    submit(&home, "early", "tasks: 1\ngpus-per-task: 1\ngrace: 60s", "", "say('ran', '')\n");
     home.until_within(PATIENCE, "Ray starts", || {
         let nodes = node_folders(&home);
         nodes.iter().any(|(folder, _)| !processes(folder.to_str().unwrap()).is_empty())
@@ -327,7 +330,7 @@ say("ready", "")
 while True:
     time.sleep(0.1)
 "#;
-    submit(&home, "waits", "tasks: 1\ngpus-per-task: 2", program);
+    submit(&home, "waits", "tasks: 1\ngpus-per-task: 2", "", program);
     home.until_within(PATIENCE, "the program waits", || home.path("ready").exists());
     let said = |text: &str| home.words("ray status waits").ok().stdout.contains(text);
     // The state API learns of tasks and actors a moment later.

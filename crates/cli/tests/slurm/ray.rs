@@ -80,3 +80,42 @@ fn actors_save_before_a_cancelled_ray_job_ends() {
     let saved = || folder.join("saved-0").exists() && folder.join("saved-1").exists();
     cluster.until("both actors have saved", saved);
 }
+
+/// An allocation cannot grow: the node that the second actor needs is a job of its own, which ends with the
+/// cluster.
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_ray_cluster_grows_by_further_jobs() {
+    let cluster = SlurmCluster::here();
+    let muster = Muster::of(&cluster, User::Root);
+    let python = std::env::var("MUSTER_TEST_PYTHON").expect("`cargo xtask slurm test` sets it");
+    let folder = cluster.work().join("ray-grows");
+    std::fs::create_dir(&folder).unwrap();
+    let program = folder.join("program.py");
+    std::fs::write(&program, format!("FOLDER = {:?}\n{PROGRAM}", folder.display().to_string())).unwrap();
+    let text = format!(
+        "name: ray-grows\nkind: ray\ntasks: 1..2\ngpus-per-task: 1\nmemory: 3GB\ntime: 15m\nray: {{python: {python}}}\n\
+         run: {python} {}\n",
+        program.display()
+    );
+    let job = muster.submit(&text)[0];
+    let log = || muster.call(&["logs", &job.to_string()]);
+    cluster.until_patiently("the program has both actors", || {
+        assert_ne!(muster.state(job), "failed", "{:?}", log());
+        folder.join("seen").exists()
+    });
+    let seen = std::fs::read_to_string(folder.join("seen")).unwrap();
+    let seen: serde_json::Value = serde_json::from_str(&seen).unwrap();
+    assert_eq!((&seen["nodes"], &seen["gpus"]), (&2.into(), &2.0.into()));
+    let name = format!("ray-grows-{job}-nodes");
+    let listed = || muster.output(&["ps", "--all", "--json", "--name", &name]);
+    let further: serde_json::Value = serde_json::from_str(&listed()).unwrap();
+    assert_eq!(further["jobs"].as_array().unwrap().len(), 1, "{further}");
+    std::fs::write(folder.join("end"), "").unwrap();
+    cluster.until_patiently("the job ends", || muster.state(job) == "failed");
+    assert_eq!(muster.call(&["wait", &job.to_string()]).code, 7);
+    cluster.until_patiently("the further node ends", || {
+        let further: serde_json::Value = serde_json::from_str(&listed()).unwrap();
+        further["jobs"][0]["state"] == "done"
+    });
+}

@@ -154,8 +154,8 @@ fn draft(
     now: muster_model::Time,
 ) -> Result<JobDraft, ApiFailure> {
     let mut env: BTreeMap<String, String> = request.env.clone();
-    // A Ray job has a secret of its own, not that of the Ray job from inside of which it is submitted.
-    if checked.commands.values().any(|command| matches!(command, TaskCommand::Ray(_))) {
+    // A cluster has a secret of its own, not that of the Ray job from inside of which it is submitted.
+    if checked.commands.values().any(muster_ray::begins_cluster) {
         env.remove(muster_ray::TOKEN);
     }
     env.extend(checked.env);

@@ -156,6 +156,7 @@ impl KubernetesScheduler {
             files: None,
             logs: Vec::new(),
             missing_output: Vec::new(),
+            has_ray: false,
             enforcement: Vec::new(),
         })
     }

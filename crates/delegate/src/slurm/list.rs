@@ -377,6 +377,7 @@ impl SlurmScheduler {
             .as_ref()
             .map(|record| output::files(&records.dir(&record.id), element))
             .unwrap_or_default();
+        let has_ray = record.as_ref().is_some_and(|record| record.has_ray);
         Ok(JobDetail {
             job: view,
             now: now(),
@@ -390,6 +391,7 @@ impl SlurmScheduler {
                 .or_else(|| Some(rows.first()?.workdir.clone())),
             logs: logs.iter().map(|path| path.display().to_string()).collect(),
             missing_output: Vec::new(),
+            has_ray,
             enforcement: Vec::new(),
         })
     }

@@ -37,6 +37,9 @@ pub(super) struct SubmissionRecord {
     pub(super) submitted: Time,
     /// Command of each role, for display.
     pub(super) commands: std::collections::BTreeMap<String, String>,
+    /// True if its tasks are nodes of a Ray cluster.
+    #[serde(default)]
+    pub(super) has_ray: bool,
     /// Working directory of the job.
     pub(super) workdir: String,
     /// Output files that the user named, as absolute patterns.
@@ -301,6 +304,7 @@ mod tests {
             roles: Vec::new(),
             submitted: Time(5),
             commands: [("main".to_owned(), "true".to_owned())].into(),
+            has_ray: false,
             workdir: "/".to_owned(),
             files: OutputFiles::default(),
             without: Vec::new(),

@@ -108,7 +108,8 @@ impl SlurmScheduler {
             files: &one.checked.files,
             slurm: &one.checked.slurm,
             directory: Some(JobDirectory { id: &one.id, dir: &dir.to_string_lossy() }),
-            verify: one.checked.verify.then_some(&*program),
+            program: Some(&*program),
+            verify: one.checked.verify,
             now,
         };
         script::render(&source).map_err(|unfit| {
@@ -158,6 +159,7 @@ impl SlurmScheduler {
                 .collect(),
             submitted: now,
             commands: commands(&one.checked.commands),
+            has_ray: one.checked.commands.values().any(|command| matches!(command, TaskCommand::Ray(_))),
             workdir: one.workdir.clone(),
             files: one
                 .checked

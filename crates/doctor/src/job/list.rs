@@ -2,7 +2,10 @@
 //! subject.
 
 use super::check::JobCheck;
-use super::{devices, gang, nccl, strangers, surroundings, topology};
+use super::{devices, gang, nccl, ray, strangers, surroundings, topology};
+
+/// Check of jobs of kind `ray` only.
+pub(super) const RAY: &str = "ray";
 
 pub(super) const CHECKS: &[JobCheck] = &[
     JobCheck {
@@ -20,6 +23,14 @@ pub(super) const CHECKS: &[JobCheck] = &[
         cure: "submit one job for the whole gang, not one for each node",
         needs_probe: true,
         evaluate: gang::one_allocation,
+    },
+    JobCheck {
+        id: RAY,
+        title: "every rank is a node of its Ray cluster, with its own GPUs",
+        meaning: "the program waits for ever for actors that no node can host, or runs on fewer GPUs than the job holds",
+        cure: "see the output of the ranks: `muster logs JOB -r RANK`; a job that lost a node starts again with `restart: on-failure`",
+        needs_probe: false,
+        evaluate: ray::nodes,
     },
     JobCheck {
         id: "devices",

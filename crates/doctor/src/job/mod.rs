@@ -7,6 +7,7 @@ mod document;
 mod gang;
 mod list;
 mod nccl;
+mod ray;
 mod strangers;
 mod surroundings;
 mod topology;
@@ -16,6 +17,7 @@ use muster_model::check::ProbeOutcome;
 use muster_model::verify::{ProbeObservation, VerifyCheck, VerifyReport};
 
 pub use document::document;
+pub use ray::RayNodes;
 pub use topology::leaves;
 
 use check::JobCheckOutcome;
@@ -49,6 +51,8 @@ pub struct JobEvidence {
     pub leaves: Option<Vec<Vec<String>>>,
     /// Output of the ranks; `None` before they start.
     pub output: Option<String>,
+    /// Nodes of the Ray cluster, or the reason why it did not answer; `None` for a job without one.
+    pub ray: Option<Result<RayNodes, String>>,
 }
 
 /// Rank that the job should have.
@@ -136,12 +140,14 @@ pub fn verify(evidence: &JobEvidence) -> VerifyReport {
         let cure = (outcome == ProbeOutcome::Failed).then(|| check.cure.to_owned());
         VerifyCheck { check: check.id.to_owned(), outcome, text: says, cure }
     };
+    // Most jobs have no Ray cluster: a line about it would tell them nothing.
+    let applies = |check: &&check::JobCheck| evidence.ray.is_some() || check.id != list::RAY;
     VerifyReport {
         job: evidence.job,
         index: evidence.index,
         at: evidence.at,
         ranks: u32::try_from(evidence.expected.len()).unwrap_or(u32::MAX),
         nodes: evidence.nodes(),
-        checks: CHECKS.iter().map(answer).collect(),
+        checks: CHECKS.iter().filter(applies).map(answer).collect(),
     }
 }

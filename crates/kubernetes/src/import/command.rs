@@ -77,7 +77,9 @@ impl From<muster_model::payload::TaskCommand> for ProgramDraft {
         match command {
             muster_model::payload::TaskCommand::Argv(words) => Self::Words(words),
             muster_model::payload::TaskCommand::Script(text) => Self::Text(text),
-            muster_model::payload::TaskCommand::Ray(task) => Self::from(task.driver),
+            muster_model::payload::TaskCommand::Ray(task) => {
+                task.driver.map_or_else(|| Self::Words(Vec::new()), Self::from)
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ const PORT: u32 = 29_500;
 pub(super) fn command(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Vec<String> {
     let mut text = variables(job, role, task);
     let mut words = Vec::new();
-    match &*muster_ray::program(&job.input.commands[&role.group.name]) {
+    match &*muster_ray::program(&job.input.commands[&role.group.name], false) {
         TaskCommand::Argv(argv) => {
             text.push_str(EXEC);
             words.push("muster".to_owned());

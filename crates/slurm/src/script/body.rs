@@ -118,7 +118,15 @@ pub(super) fn left_out(source: &ScriptInput<'_>) -> Vec<&'static str> {
     if source.spec.checkpoint.is_some() {
         left_out.push("checkpoints in `muster show`: acknowledgements are in the directory muster-JOB, where the next start reads them");
     }
+    if grows(source) {
+        left_out.push("further nodes of the Ray cluster: it keeps its smallest size");
+    }
     left_out
+}
+
+/// Returns true if the job is a Ray cluster that may ask for further nodes.
+fn grows(source: &ScriptInput<'_>) -> bool {
+    source.commands.values().any(muster_ray::grows)
 }
 
 /// Returns the shell of a `#!` line with its options, if it accepts a script after `-c`.
@@ -210,8 +218,11 @@ fi
 export MASTER_ADDR MASTER_PORT=$(({first} + SLURM_JOB_ID % {range}))
 "#
     );
-    if source.commands.values().any(|command| matches!(command, TaskCommand::Ray(_))) {
+    if source.commands.values().any(muster_ray::begins_cluster) {
         text.push_str(RAY_TOKEN);
+    }
+    if let Some(program) = source.program.filter(|_| grows(source)) {
+        let _ = writeln!(text, "export MUSTER_PROGRAM={}", shell_word(program));
     }
     if !source.env.is_empty() {
         text.push_str(VARIABLES);
@@ -384,7 +395,7 @@ fn program(rank: &mut String, source: &ScriptInput<'_>, role: &RankRange, gpus: 
     for line in lines {
         let _ = writeln!(rank, "{indent}{line}");
     }
-    if source.verify.is_some() {
+    if source.verify {
         let probe = format!("MUSTER_PROBE_GPUS={gpus} exec \"$MUSTER_PROBE\" __probe");
         let _ = writeln!(rank, "{indent}[ -z \"$MUSTER_PROBE\" ] || {probe}");
     }
@@ -409,7 +420,8 @@ fn command_line(
     role: &RankRange,
     indent: &str,
 ) -> String {
-    let command = source.commands.get(role.name.as_str()).map(muster_ray::program);
+    let command = source.commands.get(role.name.as_str());
+    let command = command.map(|command| muster_ray::program(command, source.program.is_some()));
     match command.as_deref() {
         Some(TaskCommand::Argv(words)) => {
             words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
@@ -450,7 +462,7 @@ fn run(text: &mut String, source: &ScriptInput<'_>, components: &[Component]) {
     if source.spec.restart.on_failure || checkpoint::has_time_slices(source) {
         text.push_str(checkpoint::IS_ENDING);
     }
-    if let Some(program) = source.verify {
+    if let Some(program) = source.program.filter(|_| source.verify) {
         preflight(text, source, program, components);
         text.push_str("# Signalled before the start: the program is not started.\nif [ -n \"$muster_told\" ]; then\n  status=143\nelse\n");
     }
@@ -463,7 +475,7 @@ fn run(text: &mut String, source: &ScriptInput<'_>, components: &[Component]) {
         text.push_str("exit \"$status\"\n) &\nmuster_step=$!\n");
         checkpoint::turn(text, components);
     }
-    if source.verify.is_some() {
+    if source.verify {
         text.push_str("fi\n");
     }
     if source.directory.is_some() {

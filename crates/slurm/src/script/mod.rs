@@ -39,9 +39,10 @@ pub struct ScriptInput<'a> {
     pub slurm: &'a SlurmOptions,
     /// Muster's directory of the job; `None` for a script that runs without Muster.
     pub directory: Option<JobDirectory<'a>>,
-    /// Path of this program on the nodes, if every rank is to be verified before its program
-    /// starts.
-    pub verify: Option<&'a str>,
+    /// Path of this program on the nodes; `None` for a script that runs without Muster.
+    pub program: Option<&'a str>,
+    /// True if every rank is to be verified before its program starts; needs [`Self::program`].
+    pub verify: bool,
     /// Current time: begin times are passed on relative to it.
     pub now: Time,
 }

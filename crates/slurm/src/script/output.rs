@@ -11,7 +11,7 @@ use super::directive::Directive;
 /// Redirects a rank's output to the user's file, to which Muster's own file name links, or to
 /// Muster's file.
 pub(super) fn of_rank(source: &ScriptInput<'_>) -> String {
-    let is_probed = source.verify.is_some();
+    let is_probed = source.verify;
     let Some(file) = &source.files.output else {
         let as_probe = if is_probed { "[ -n \"$MUSTER_PROBE\" ] || " } else { "" };
         let error = source.files.error.as_deref().map(|error| opened(source, error));

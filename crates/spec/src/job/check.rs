@@ -51,12 +51,18 @@ pub(super) fn check(
     let time_limit = kind::time_limit(word, job, time_limit, problems);
     let time_limit = default_time(job, (&queue, &kind), site, &mut warnings).or(time_limit);
     let checkpoint = ending::checkpoint(job, word, time_limit, problems);
-    let commands = payload::commands(document, problems);
-    let commands = ray::nodes(word, job, (&groups, checkpoint), commands, problems);
+    let commands = payload::commands(document, word, problems);
+    let grace = ending::grace(job, problems);
+    let (commands, groups) = match word {
+        KindValue::Ray => {
+            let ending = ray::Ending { time_limit, checkpoint, grace };
+            ray::nodes(document, groups, ending, &commands, (&mut warnings, problems))
+        }
+        _ => (commands, groups),
+    };
     let env = environment(job, &mut warnings, problems);
     let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
     let restart = kind::restart(word, job, ending::restart(job, problems), problems);
-    let grace = ending::grace(job, problems);
     let files = payload::files(job, problems);
     let slurm = slurm::of_job(job, problems);
     let kubernetes = kubernetes::of_job(job, problems);

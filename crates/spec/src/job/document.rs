@@ -129,7 +129,7 @@ document! {
 
 document! {
     /// Options of a Ray cluster within a job.
-    RayDocument ("ray") requires [] foreign &[("ray-version", "version"), ("include-dashboard", "dashboard"), ("object-store", "object-store-percent"), ("nodes", "wait"), ("min-nodes", "wait")] => {
+    RayDocument ("ray") requires [] foreign &[("ray-version", "version"), ("include-dashboard", "dashboard"), ("object-store", "object-store-percent"), ("nodes", "wait"), ("min-nodes", "wait"), ("idle-timeout", "idle"), ("address", "join")] => {
         /// Version of Ray that every node must have, such as 2.60.0. By default any.
         "version" version: Text,
         /// Python interpreter that has Ray: a name in `PATH`, or a path. `python3` by default.
@@ -141,6 +141,12 @@ document! {
         "object-store-percent" object_store_percent: Whole<1, 80>,
         /// Runs Ray's dashboard beside the head. True by default.
         "dashboard" dashboard: Flag,
+        /// Time without work after which the cluster ends if the job has no `run`, and after which nodes that a
+        /// growing cluster got leave it. 1m by default for the latter; otherwise never.
+        "idle" idle: LengthOrNone,
+        /// Address of the head of another Ray cluster, such as node1:6379: the tasks become nodes of that cluster,
+        /// and the job has no `run`. A growing cluster submits such jobs itself.
+        "join" join: Text,
     }
 }
 

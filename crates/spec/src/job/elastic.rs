@@ -53,11 +53,18 @@ pub(super) fn check_groups(
                 .hint("give the other groups a fixed number of tasks".to_owned()),
         );
     }
-    if word != KindValue::Task {
+    if let (KindValue::Ray, Some(after)) = (word, &job.grow_after) {
+        problems.add(
+            Problem::new("a Ray job has no `grow-after`")
+                .at(after.key, "it grows when parts of its program wait, without a restart")
+                .hint("remove it; `ray: {idle: 5m}` sets when nodes leave again".to_owned()),
+        );
+    }
+    if !matches!(word, KindValue::Task | KindValue::Ray) {
         let hint = "a service grows by `replicas: 2..6`; a notebook is one task".to_owned();
         let label = "its tasks have a range";
         problems.add(
-            Problem::new("only a job of `kind: task` grows and shrinks")
+            Problem::new("only a job of `kind: task` or `kind: ray` grows and shrinks")
                 .at(place, label)
                 .hint(hint),
         );

@@ -191,9 +191,11 @@ pub(super) fn restart(
     rule
 }
 
-/// Returns the tier: a notebook is opportunistic unless it names a priority.
+/// Returns the tier: a notebook, and nodes that join a Ray cluster, are opportunistic unless they name a
+/// priority.
 pub(super) fn tier(word: KindValue, job: &JobDocument) -> Tier {
-    if word == KindValue::Notebook && job.priority.is_none() {
+    let joins = job.ray.as_ref().is_some_and(|ray| ray.value.join.is_some());
+    if (word == KindValue::Notebook || joins) && job.priority.is_none() {
         Tier::Opportunistic
     } else {
         Tier::Normal

@@ -42,6 +42,8 @@ pub(crate) use document::JobDocument;
 #[derive(Clone, Debug)]
 pub struct ParsedJob {
     pub(crate) fields: JobDocument,
+    /// The document as it was read, with the fields of the command line.
+    pub(crate) tree: yaml::Node,
     pub(crate) place: Place,
     pub(crate) sources: Arc<Sources>,
     /// Position in its file, from 1, and of how many.
@@ -128,7 +130,13 @@ pub fn parse(
         if let Some(fields) = JobDocument::read(&node, ROOT, &mut problems) {
             let place = node.place;
             let sources = Arc::clone(&sources);
-            documents.push(ParsedJob { fields, place, sources, position: (index + 1, count) });
+            documents.push(ParsedJob {
+                fields,
+                tree: node,
+                place,
+                sources,
+                position: (index + 1, count),
+            });
         }
     }
     problems.finish(documents, &sources)

@@ -13,6 +13,7 @@ use crate::field::{Located, Named, Text};
 use crate::job::ParsedJob;
 use crate::job::document::{JobDocument, ONLY_GROUP};
 use crate::job::fields::{MAX_ARGUMENT_BYTES, Program};
+use crate::job::kind::KindValue;
 use crate::names::name_from;
 
 /// Variables that Muster sets for every task, after the document's.
@@ -29,12 +30,16 @@ const OWN_VARIABLES: [&str; 10] = [
     "NODE_RANK",
 ];
 
-/// Returns the command of each group.
+/// Returns the command of each group that has one; only the tasks of a Ray job need none.
 pub(super) fn commands(
     document: &ParsedJob,
+    word: KindValue,
     problems: &mut Problems,
 ) -> BTreeMap<Arc<str>, TaskCommand> {
     let job = &document.fields;
+    if word == KindValue::Ray && job.run.is_none() {
+        return BTreeMap::new();
+    }
     let mut commands = BTreeMap::new();
     let run = |program: &Located<Program>| program.value.0.clone();
     match &job.groups {
@@ -150,9 +155,9 @@ pub(super) fn default_name(
         }
         (None, _) => {}
     }
-    let command = commands.values().next().map(|command| match command {
-        TaskCommand::Ray(task) => &task.driver,
-        other => other,
+    let command = commands.values().next().and_then(|command| match command {
+        TaskCommand::Ray(task) => task.driver.as_ref(),
+        other => Some(other),
     });
     let program = match command {
         Some(TaskCommand::Argv(words)) => words.first().map(|word| base(word)),

@@ -1,56 +1,79 @@
 //! Jobs of kind `ray`: each task is a node of a Ray cluster, and the first one also runs the job's
 //! program on it.
 
+mod growth;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::payload::{RayTask, TaskCommand};
-use muster_model::{Checkpoint, TaskGroup};
+use muster_model::{Checkpoint, Span, TaskGroup};
 
 use crate::diagnostic::{Problem, Problems};
+use crate::job::ParsedJob;
 use crate::job::document::{JobDocument, RayDocument};
-use crate::job::kind::KindValue;
+
+use self::growth::growth;
 
 /// Share of a node's memory for its object store: what Ray takes of a machine's by default.
 const OBJECT_STORE_PERCENT: u32 = 30;
 
-/// Makes the tasks of a Ray job nodes of its cluster; the commands of other jobs stay as they are.
-pub(super) fn nodes(
-    word: KindValue,
-    job: &JobDocument,
-    (groups, checkpoint): (&[TaskGroup], Option<Checkpoint>),
-    commands: BTreeMap<Arc<str>, TaskCommand>,
-    problems: &mut Problems,
-) -> BTreeMap<Arc<str>, TaskCommand> {
-    if word != KindValue::Ray {
-        return commands;
-    }
-    refuse_shares(job, groups, problems);
-    refuse_programs_of_groups(job, problems);
-    let least: u32 = groups.iter().map(|group| group.min_tasks).sum();
-    refuse_long_wait(job, least, problems);
-    let terms = job.ray.as_ref().map(|section| &section.value);
-    let driver = groups.first().and_then(|first| commands.get(&first.name)).cloned();
-    let node = |group: &TaskGroup| {
-        let task = RayTask { checkpoint, ..task(driver.clone()?, least, group, terms) };
-        Some((Arc::clone(&group.name), TaskCommand::Ray(Box::new(task))))
-    };
-    groups.iter().filter_map(node).collect()
+/// Time without work after which a node that a growing cluster got leaves it, by default.
+const IDLE: Span = Span::from_secs(60);
+
+/// How a Ray job ends.
+pub(super) struct Ending {
+    pub(super) time_limit: Option<Span>,
+    pub(super) checkpoint: Option<Checkpoint>,
+    pub(super) grace: Span,
 }
 
-fn task(
-    driver: TaskCommand,
-    least: u32,
-    group: &TaskGroup,
-    terms: Option<&RayDocument>,
-) -> RayTask {
+/// Makes the tasks of a Ray job nodes of a cluster. The gang is as large as the cluster at its smallest:
+/// further nodes are jobs of their own, which the cluster asks for.
+pub(super) fn nodes(
+    document: &ParsedJob,
+    mut groups: Vec<TaskGroup>,
+    ending: Ending,
+    commands: &BTreeMap<Arc<str>, TaskCommand>,
+    (warnings, problems): (&mut Vec<String>, &mut Problems),
+) -> (BTreeMap<Arc<str>, TaskCommand>, Vec<TaskGroup>) {
+    let job = &document.fields;
+    refuse_shares(job, &groups, problems);
+    refuse_programs_of_groups(job, problems);
+    let least: u32 = groups.iter().map(|group| group.min_tasks).sum();
+    let growing = groups.iter().find(|group| group.min_tasks < group.max_tasks).cloned();
+    refuse_long_wait(job, least, problems);
+    refuse_contradictions(job, growing.is_some(), problems);
+    warnings.extend(endless(job, ending.time_limit));
+    let terms = job.ray.as_ref().map(|section| &section.value);
+    let driver = groups.first().and_then(|first| commands.get(&first.name)).cloned();
+    let mut growth = growing.map(|group| growth(document, &group, terms, ending.time_limit));
+    let mut nodes = BTreeMap::new();
+    for group in &mut groups {
+        group.max_tasks = group.min_tasks;
+        let task = RayTask {
+            checkpoint: ending.checkpoint,
+            grace: ending.grace,
+            driver: driver.clone(),
+            // Rank 0, which is of the first group, asks for the cluster.
+            growth: growth.take(),
+            ..task(least, group, terms)
+        };
+        nodes.insert(Arc::clone(&group.name), TaskCommand::Ray(Box::new(task)));
+    }
+    (nodes, groups)
+}
+
+fn task(least: u32, group: &TaskGroup, terms: Option<&RayDocument>) -> RayTask {
     let wait = terms.and_then(|terms| terms.wait.as_ref()).map(|wait| wait.value.0 as u32);
     let percent = terms.and_then(|terms| terms.object_store_percent.as_ref());
     let python = terms.and_then(|terms| terms.python.as_ref());
     let version = terms.and_then(|terms| terms.version.as_ref());
     let dashboard = terms.and_then(|terms| terms.dashboard.as_ref());
+    let join = terms.and_then(|terms| terms.join.as_ref()).map(|text| text.value.0.clone());
+    let idle = terms.and_then(|terms| terms.idle.as_ref()).map(|idle| idle.value.0);
     RayTask {
-        driver,
+        driver: None,
         nodes: wait.unwrap_or(least),
         gpus: group.task.gpu.devices,
         cpus: group.task.cpus,
@@ -60,7 +83,66 @@ fn task(
         python: python.map_or_else(|| "python3".to_owned(), |text| text.value.0.clone()),
         checkpoint: None,
         version: version.map(|text| text.value.0.clone()),
+        idle: idle.unwrap_or(join.is_some().then_some(IDLE)),
+        join,
+        grace: Span::default(),
+        growth: None,
     }
+}
+
+/// Refuses fields of `ray` that have no meaning together.
+fn refuse_contradictions(job: &JobDocument, grows: bool, problems: &mut Problems) {
+    let Some(terms) = job.ray.as_ref().map(|section| &section.value) else { return };
+    if let (Some(join), Some(run)) = (&terms.join, &job.run) {
+        problems.add(
+            Problem::new("nodes that join another cluster run no program")
+                .at(run.key, "this program would never start")
+                .also(join.key, "the tasks become nodes of this cluster")
+                .hint("`muster ray submit JOB -- COMMAND` runs a program on it".to_owned()),
+        );
+    }
+    if let Some(join) = &terms.join
+        && !is_address(&join.value.0)
+    {
+        problems.add(
+            Problem::new("`join` is not the address of a head")
+                .at(join.place, "expected a host and a port")
+                .hint("such as `join: node1:6379`".to_owned()),
+        );
+    }
+    if let Some(join) = terms.join.as_ref().filter(|_| grows) {
+        problems.add(
+            Problem::new("nodes that join another cluster have a fixed number")
+                .at(join.key, "only the cluster itself grows")
+                .hint("write a number of tasks, or leave `join` out".to_owned()),
+        );
+    }
+    if let Some(idle) = terms.idle.as_ref().filter(|_| terms.join.is_none() && job.run.is_some() && !grows) {
+        problems.add(
+            Problem::new("`idle` has no effect on this cluster")
+                .at(idle.key, "it ends with its program, and its size is fixed")
+                .hint("remove it; or give `tasks` a range, or leave `run` out".to_owned()),
+        );
+    }
+}
+
+/// Returns true for a host and a port.
+fn is_address(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains(char::is_whitespace) && port.parse::<u16>().is_ok()
+    })
+}
+
+/// Warns of a cluster that nothing ends.
+fn endless(job: &JobDocument, time_limit: Option<Span>) -> Option<String> {
+    let terms = job.ray.as_ref().map(|section| &section.value);
+    let ends = terms.is_some_and(|terms| {
+        terms.join.is_some() || terms.idle.as_ref().is_some_and(|idle| idle.value.0.is_some())
+    });
+    (job.run.is_none() && !ends && time_limit.is_none()).then(|| {
+        "nothing ends this cluster but `muster cancel`: it has no `run`; `time: 12h` or `ray: {idle: 30m}` ends it"
+            .to_owned()
+    })
 }
 
 fn refuse_shares(job: &JobDocument, groups: &[TaskGroup], problems: &mut Problems) {

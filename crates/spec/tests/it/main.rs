@@ -13,6 +13,7 @@ mod partitions;
 mod properties;
 mod quantities;
 mod queue_files;
+mod ray;
 mod recipes;
 mod schemas;
 mod sites;

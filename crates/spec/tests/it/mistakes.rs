@@ -911,6 +911,13 @@ fn ray_clusters() {
 }
 
 #[test]
+fn ray_clusters_that_grow_or_join() {
+    assert_snapshot!(complaint("kind: ray\ntasks: 2..4\ngrow-after: 5m\nrun: a"), @"");
+    assert_snapshot!(complaint("kind: ray\ntasks: 2\nray: {idle: 5m}\nrun: a"), @"");
+    assert_snapshot!(complaint("kind: ray\ntasks: 2..4\nray: {join: head}\nrun: a"), @"");
+}
+
+#[test]
 fn what_this_version_cannot_do() {
     assert_snapshot!(complaint("image: ubuntu:24.04\nrun: a"), @r"
     error: `image` is not supported yet

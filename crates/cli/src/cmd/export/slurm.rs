@@ -144,7 +144,8 @@ fn render(checked: &CheckedJob) -> Result<GeneratedScript, Failure> {
         slurm: &checked.slurm,
         directory: None,
         // `verify` is run by Muster, which an exported script does not need.
-        verify: None,
+        program: None,
+        verify: false,
         now,
     };
     script::render(&source).map_err(|unfit| refusal("Slurm", &spec.name, &unfit))

@@ -15,7 +15,7 @@ use anyhow::Result;
 use muster_api::Client;
 use muster_api::query::LogQuery;
 use muster_daemon::DaemonMode;
-use muster_doctor::job::{ExpectedRank, JobEvidence, leaves, verify};
+use muster_doctor::job::{ExpectedRank, JobEvidence, RayNodes, leaves, verify};
 use muster_model::check::ProbeOutcome;
 use muster_model::verify::{PROBE_MARK, ProbeAnswer, VerifyReport};
 use muster_model::view::{DeviceView, ElementView, JobState, JobView, NodeView};
@@ -25,6 +25,7 @@ use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::{FAILURE, Failure};
 use crate::jobref::{JobRef, JobTarget};
+use crate::ray_cluster::RayReport;
 use crate::ui::now;
 
 /// Number of last lines of a rank's output that are searched: NCCL logs when communicators are
@@ -63,7 +64,7 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let target = args.job.resolve(&client).await?;
     let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
-    let job = detail.job;
+    let job = &detail.job;
     let wanted =
         |element: &&ElementView| target.index.is_none_or(|index| element.element.index == index);
     let running = |element: &&ElementView| element.state == JobState::Running;
@@ -86,14 +87,14 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
         } else {
             Vec::new()
         },
-        expected: expected(element, is_on_kubernetes(&job)),
+        expected: expected(element, is_on_kubernetes(job)),
         ..JobEvidence::default()
     };
 
     // 2. Collect evidence.
     if element.state == JobState::Running {
         let target = JobTarget { job: target.job, index };
-        run_probes(app, &client, target, is_on_kubernetes(&job), &mut evidence).await?;
+        run_probes(app, &client, target, is_on_kubernetes(job), &mut evidence).await?;
     } else {
         let state = element.state.word();
         app.ui.status(&format!(
@@ -103,6 +104,9 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
     }
     if job.native.as_ref().is_some_and(|native| native.system == "slurm") {
         evidence.leaves = topology().await;
+    }
+    if detail.has_ray && element.state == JobState::Running {
+        evidence.ray = Some(ray_nodes(app, target, &client));
     }
     evidence.output = Some(output(&client, JobTarget { job: target.job, index }, element).await);
 
@@ -144,6 +148,14 @@ async fn sharing(client: &Client, element: &ElementView) -> Vec<u64> {
         .flat_map(|node| node.devices.iter().filter(move |device| is_own(node, device)));
     let holders = devices.flat_map(|device| &device.elements).map(|holder| holder.job);
     holders.filter(|job| *job != element.element.job).map(|job| job.0).collect()
+}
+
+/// Asks the Ray cluster of a job for its nodes.
+fn ray_nodes(app: &App, target: JobTarget, client: &Client) -> Result<RayNodes, String> {
+    let report = RayReport::read(app, &target.text(client)).map_err(|error| error.to_string())?;
+    let own = report.status.own_nodes();
+    let further = report.status.nodes.len() - own.len();
+    Ok(RayNodes { own: own.iter().map(|node| node.gpus).collect(), further })
 }
 
 fn is_on_kubernetes(job: &JobView) -> bool {

@@ -1,18 +1,17 @@
 //! `muster ray`: the Ray cluster of a running job.
 
-use std::fmt::Write as _;
-use std::process::{Command, Stdio};
+mod dashboard;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Subcommand;
-use muster_ray::{ClusterStatus, STATUS, WaitingPart, inside};
-use serde::Serialize;
+use muster_ray::inside;
 
+use self::dashboard::DashboardArgs;
 use super::attach::{self, AttachArgs};
 use crate::app::App;
 use crate::args::OutputArgs;
-use crate::exit::Failure;
 use crate::jobref::JobRef;
+use crate::ray_cluster::RayReport;
 
 /// Look into the Ray cluster of a job of kind ray, or run another program on it
 #[derive(Debug, clap::Args)]
@@ -25,6 +24,7 @@ pub struct RayArgs {
 enum RayVerb {
     Status(StatusArgs),
     Submit(SubmitArgs),
+    Dashboard(DashboardArgs),
 }
 
 /// Show what of the cluster is in use, and why parts of the program wait
@@ -60,19 +60,11 @@ struct SubmitArgs {
     command: Vec<String>,
 }
 
-/// Answer of `muster ray status --json`.
-#[derive(Debug, Serialize)]
-struct RayReport {
-    #[serde(flatten)]
-    status: ClusterStatus,
-    /// Parts of the program that wait, with the reason.
-    waiting: Vec<WaitingPart>,
-}
-
 /// Runs `muster ray`; returns its exit code.
 pub async fn run(app: &App, args: RayArgs) -> Result<u8> {
     match args.verb {
         RayVerb::Status(args) => status(app, &args),
+        RayVerb::Dashboard(args) => dashboard::run(app, &args).await,
         RayVerb::Submit(args) => {
             attach::run(app, AttachArgs::beside(args.job, inside(&args.command))).await
         }
@@ -80,54 +72,11 @@ pub async fn run(app: &App, args: RayArgs) -> Result<u8> {
 }
 
 fn status(app: &App, args: &StatusArgs) -> Result<u8> {
-    let read = inside(&["python", "-c", STATUS].map(str::to_owned));
-    let mut attach = Command::new(std::env::current_exe().context("cannot find this program")?);
-    if let Some(socket) = &app.global.socket {
-        attach.arg("--socket").arg(socket);
-    }
-    if let Some(on) = &app.global.on {
-        attach.arg(format!("--on={on}"));
-    }
-    attach
-        .args(["attach", &args.job, "--"])
-        .args(read)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit());
-    let output = attach.output().context("cannot run this program")?;
-    let answer = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        return Err(Failure::new(format!(
-            "the Ray cluster of {} did not answer\n{}",
-            args.job,
-            answer.trim()
-        ))
-        .hint("a job of kind `ray` has one once all its nodes are up: see `muster logs`")
-        .into());
-    }
-    let status = ClusterStatus::parse(&answer).ok_or_else(|| {
-        Failure::new(format!("the answer of Ray cannot be read:\n{}", answer.trim()))
-    })?;
-    let waiting = status.waiting();
+    let report = RayReport::read(app, &args.job)?;
     if args.output.json() {
-        app.ui.json(&RayReport { status, waiting })?;
-        return Ok(0);
+        app.ui.json(&report)?;
+    } else {
+        app.ui.data(&report.text(&args.job))?;
     }
-    app.ui.data(&text(&args.job, &status, &waiting))?;
     Ok(0)
-}
-
-fn text(job: &str, status: &ClusterStatus, waiting: &[WaitingPart]) -> String {
-    let count = status.nodes.len();
-    let noun = if count == 1 { "node" } else { "nodes" };
-    let mut text = format!("{job}: {count} Ray {noun}; {}\n", status.in_use());
-    if waiting.is_empty() {
-        text.push_str("nothing waits\n");
-    }
-    for part in waiting {
-        let _ = writeln!(text, "  {}", part.text);
-        if let Some(hint) = &part.hint {
-            let _ = writeln!(text, "    hint: {hint}");
-        }
-    }
-    text
 }

@@ -1,0 +1,174 @@
+
+
+class Growth:
+    """Asks Muster for further nodes while parts of the program wait for some, and withdraws what nobody waits for.
+
+    The nodes that one placement group lacks are one job, which starts whole or not at all: single nodes could
+    hold GPUs for ever while the group waits for the last one. Others come one by one. They leave by themselves.
+    """
+
+    LOOK_SECS = 2
+    # Looks without need after which jobs that still wait are withdrawn.
+    LOOKS_WITHOUT_NEED = 4
+    # Pause after a job of which no node joined, doubled with each further one; and the longest.
+    PAUSE_SECS = 10
+    LONGEST_PAUSE_SECS = 300
+
+    def __init__(self, folder, started):
+        self.terms = SETTINGS["growth"]
+        self.file = os.path.join(folder, "growth")
+        self.started = started
+        self.name = f"{ENV.get('MUSTER_JOB_NAME', 'ray')[:40]}-{ENV.get('MUSTER_JOB_ID', '0')}-nodes"
+        # Jobs that were asked for, with the number of their nodes.
+        self.asked = {}
+        # Gangs that were missing at the last look: what lasts for one look only is not asked for.
+        self.before = collections.Counter()
+        self.looks_without_need = 0
+        # Jobs of which a node has joined, and the number of those in a row of which none ever did.
+        self.joined = set()
+        self.failures = 0
+        self.paused_until = 0
+        self.last_error = None
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+
+    def watch(self):
+        while not self.is_over.wait(self.LOOK_SECS):
+            try:
+                self.look()
+                self.last_error = None
+            except Exception as error:  # the program goes on with the nodes that it has
+                if str(error) != self.last_error:
+                    say(f"cannot grow now: {error}")
+                self.last_error = str(error)
+
+    def look(self):
+        """Compares what the program needs with what is there or asked for."""
+        from ray.autoscaler.v2.sdk import get_cluster_status
+
+        pending = self.forget_ended() if self.asked else []
+        status = get_cluster_status(f"{ADDRESS}:{PORT}", timeout=5)
+        nodes = [*status.active_nodes, *status.idle_nodes]
+        free = [node.available_resources() for node in nodes]
+        needed = self.gangs(status.resource_demands, list(free))
+        # Those that were asked for will be there, free.
+        joined = collections.Counter((node.labels or {}).get("muster-job") for node in nodes)
+        self.joined.update(joined)
+        self.failures = 0 if self.joined & self.asked.keys() else self.failures
+        coming = sum(max(count - joined[job], 0) for job, count in self.asked.items())
+        missing = self.gangs(status.resource_demands, free + [self.shape() for _ in range(coming)])
+        lasting = self.before & missing
+        self.before = missing - lasting
+        room, gangs = self.terms["nodes"] - sum(self.asked.values()), []
+        for size in sorted(lasting.elements(), reverse=True):
+            if size <= room:
+                gangs.append(size)
+                room -= size
+        if gangs and time.monotonic() > self.paused_until:
+            self.ask(gangs)
+        self.leave_state()
+        self.looks_without_need = 0 if needed else self.looks_without_need + 1
+        if pending and self.looks_without_need >= self.LOOKS_WITHOUT_NEED:
+            self.muster("cancel", *pending)
+            self.asked = {job: nodes for job, nodes in self.asked.items() if job not in pending}
+
+    def leave_state(self):
+        """Writes for `muster ray status` what was asked for."""
+        with open(f"{self.file}.new", "w", encoding="utf-8") as file:
+            json.dump({"nodes": self.terms["nodes"], "asked": self.asked}, file)
+        os.rename(f"{self.file}.new", self.file)
+
+    def gangs(self, demands, free):
+        """Sizes of the gangs of further nodes that the waiting parts of the program need, beside what is free."""
+        gangs = collections.Counter()
+        for group in demands.placement_group_demand:
+            bundles = [one.bundle for one in group.bundles_by_count for _ in range(one.count)]
+            if added := self.place(bundles, group.strategy or "PACK", free):
+                gangs[added] += 1
+        for demand in demands.ray_task_actor_demand:
+            for one in demand.bundles_by_count:
+                # Programs wait with thousands of tasks: no more are counted than nodes may be added.
+                for _ in range(one.count):
+                    added = self.place([one.bundle], "PACK", free)
+                    if added is None or gangs[1] >= self.terms["nodes"]:
+                        break
+                    gangs[1] += added
+        return +gangs
+
+    def shape(self):
+        """Resources of a further node."""
+        shape = {"GPU": self.terms["gpus"], "CPU": self.terms["cpus"]}
+        if self.terms["memory_bytes"]:
+            share = SETTINGS.get("object_store_percent", 30)
+            shape["memory"] = self.terms["memory_bytes"] * (100 - share) // 100
+        else:
+            shape["memory"] = float("inf")
+        return shape
+
+    def place(self, bundles, strategy, free):
+        """Places bundles on free resources, and takes them; returns the number of nodes that had to be added, or
+        `None` if no number would do, or more than may be."""
+        left = [dict(node) for node in free]
+        if strategy == "STRICT_PACK":
+            bundles = [dict(sum((collections.Counter(bundle) for bundle in bundles), collections.Counter()))]
+        used = set()
+        for bundle in sorted(bundles, key=lambda bundle: (-bundle.get("GPU", 0), -bundle.get("CPU", 0))):
+            fits = lambda at: all(left[at].get(name, 0) >= amount - 1e-6 for name, amount in bundle.items())
+            places = [at for at in range(len(left)) if fits(at) and not (strategy == "STRICT_SPREAD" and at in used)]
+            if not places:
+                left.append(self.shape())
+                if not fits(len(left) - 1) or len(left) - len(free) > self.terms["nodes"]:
+                    return None
+                places = [len(left) - 1]
+            used.add(places[0])
+            for name, amount in bundle.items():
+                left[places[0]][name] -= amount
+        added = len(left) - len(free)
+        free[:] = left
+        return added
+
+    def ask(self, gangs):
+        """Submits a job for each gang."""
+        job = json.loads(self.terms["job"])
+        job["ray"]["join"] = f"{ADDRESS}:{PORT}"
+        if limit := self.terms["time_limit_secs"]:
+            job["time"] = f"{max(int(self.started + limit - time.monotonic()), 1)}s"
+        text = "\n---\n".join(json.dumps(dict(job, name=self.name, tasks=size)) for size in gangs)
+        jobs = [str(one["job"]) for one in json.loads(self.muster("run", "--json", "-", text=text))["jobs"]]
+        self.asked.update(zip(jobs, gangs))
+        say(f"asked for {sum(gangs)} more node{'s' * (sum(gangs) > 1)}: job{'s' * (len(jobs) > 1)} {', '.join(jobs)}")
+
+    def forget_ended(self):
+        """Forgets the jobs that have ended; returns those that still wait."""
+        listed = json.loads(self.muster("ps", "--json", "--name", self.name))["jobs"]
+        states = {str(one["job"]): one["state"] for one in listed}
+        if any(job not in states and job not in self.joined for job in self.asked):
+            self.failures += 1
+            pause = min(self.PAUSE_SECS * 2**self.failures, self.LONGEST_PAUSE_SECS)
+            self.paused_until = time.monotonic() + pause
+            say(f"further nodes did not join; see `muster ps --all --name {self.name}`")
+        self.asked = {job: nodes for job, nodes in self.asked.items() if job in states}
+        return [job for job in self.asked if states[job] in ("pending", "held")]
+
+    def end(self):
+        """Withdraws the jobs that still wait; the nodes of the others leave when the head has ended."""
+        self.is_over.set()
+        self.thread.join()
+        try:
+            if self.asked and (pending := self.forget_ended()):
+                self.muster("cancel", *pending)
+        except Exception as error:  # what is left ends as soon as it starts
+            say(f"cannot withdraw the jobs of further nodes: {error}")
+
+    def muster(self, *words, text=""):
+        """Runs `muster` for the place where this job runs; returns its output."""
+        # Only the daemon of this machine tags its tasks.
+        place = {} if "MUSTER_ATTEMPT_TAG" in ENV else {"MUSTER_ON": "slurm"}
+        command = [ENV.get("MUSTER_PROGRAM", "muster"), *words]
+        run = {"input": text, "env": {**ENV, **place}, "capture_output": True, "text": True, "timeout": 60}
+        done = subprocess.run(command, check=False, **run)
+        if done.returncode:
+            said = done.stderr.strip() or f"`muster {words[0]}` ended with exit code {done.returncode}"
+            raise RuntimeError(said.splitlines()[0])
+        return done.stdout
