@@ -16,6 +16,7 @@ mod generated;
 mod kubernetes;
 mod mutants;
 mod programs;
+mod ray;
 mod recipes;
 mod simulate;
 mod slurm;
@@ -50,7 +51,8 @@ usage: cargo xtask <command>
   dist               build the release binary with profile-guided optimisation (PGO): two builds and some replays
   demo [--draw]      record docs/demo.txt with a release build as docs/demo.cast, and draw it as docs/demo.svg
   programs           test shell completions in real shells, and the HTML report of a simulation in a real browser
-  recipes            test the recipes of examples/ with the real PyTorch, Lightning and Transformers
+  recipes            test the recipes of examples/ with the real PyTorch, Lightning, Transformers and Ray
+  ray demo [PYTHON]  show two Ray programs that compete for GPUs: as two jobs, and on one Ray cluster; PYTHON has Ray
   slurm up|down|status|start|stop|kill|shell|test
                      run a real Slurm cluster of eight nodes on this machine; see `cargo xtask slurm help`
   kubernetes build|up|down|status|start|stop|kill|shell|kubeconfig|test
@@ -79,6 +81,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["bench", rest @ ..] => return bench::run(&root, rest),
         ["programs"] => return programs::run_standalone(&root),
         ["recipes"] => return recipes::run_standalone(&root),
+        ["ray", rest @ ..] => return ray::run(&root, rest),
         ["slurm", rest @ ..] => return slurm::run(&root, rest),
         ["kubernetes", rest @ ..] => return kubernetes::run(&root, rest),
         ["tidy"] => tidy::run(&root)?,

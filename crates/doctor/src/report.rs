@@ -7,9 +7,10 @@ use muster_model::hash::fnv1a;
 use muster_model::imported::ImportReport;
 
 use crate::kubernetes::Snapshot;
-use crate::kubernetes::view::ClusterView;
+use crate::kubernetes::view::{ClusterView, count, some_of};
+use crate::ray::{HostView, RayHost};
 use crate::rule::{RuleFinding, RuleResult, RuleText, RuleVerdict};
-use crate::{kubernetes, rules};
+use crate::{kubernetes, ray, rules};
 use muster_slurm::conf::evidence::{Evidence, MissingInput};
 
 /// Returns the report on a Slurm cluster. Findings whose fingerprint is in the baseline are marked
@@ -26,6 +27,22 @@ pub fn check_kubernetes(snapshot: &Snapshot, baseline: &BTreeSet<String>) -> Che
     let view = ClusterView::of(snapshot);
     let results = kubernetes::rules::all().map(|rule| (rule.text(), (rule.check)(&view)));
     judge("kubernetes", snapshot.read.clone(), results, baseline)
+}
+
+/// Returns the report on the Ray clusters of a Kubernetes cluster: the rules on objects of KubeRay alone.
+#[must_use]
+pub fn check_ray_objects(snapshot: &Snapshot, baseline: &BTreeSet<String>) -> CheckReport {
+    let view = ClusterView::of(snapshot);
+    let results = kubernetes::rules::ray::all().map(|rule| (rule.text(), (rule.check)(&view)));
+    judge("ray", snapshot.read.clone(), results, baseline)
+}
+
+/// Returns the report on the Ray clusters of a machine, as [`check`] does on Slurm.
+#[must_use]
+pub fn check_ray_host(host: &RayHost, baseline: &BTreeSet<String>) -> CheckReport {
+    let view = HostView::of(host);
+    let results = ray::rules::all().map(|rule| (rule.text(), (rule.check)(&view)));
+    judge("ray", host.read.clone(), results, baseline)
 }
 
 /// Sorts the results of all rules into a report.
@@ -88,6 +105,43 @@ pub fn of_import(report: &ImportReport, baseline: &BTreeSet<String>) -> CheckRep
         not_tested: Vec::new(),
         probes: Vec::new(),
     }
+}
+
+/// Returns the report on the Ray clusters that scripts of running jobs start: the findings of their imports
+/// that are on Ray. `unread` are jobs whose script could not be read.
+#[must_use]
+pub fn check_ray_scripts(
+    scripts: &[ImportReport],
+    unread: &[String],
+    baseline: &BTreeSet<String>,
+) -> CheckReport {
+    let is_on_ray = |rule: &str| rule.starts_with("ray-");
+    let mut report = CheckReport {
+        subject: "ray",
+        read: scripts.iter().map(|one| format!("the script of {}", one.script)).collect(),
+        findings: Vec::new(),
+        passed: Vec::new(),
+        not_tested: Vec::new(),
+        probes: Vec::new(),
+    };
+    for script in scripts {
+        report.findings.extend(of_import(script, baseline).findings);
+    }
+    report.findings.retain(|finding| is_on_ray(finding.rule));
+    report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    for (rule, ..) in muster_slurm::import::ids().filter(|(rule, ..)| is_on_ray(rule)) {
+        if report.findings.iter().any(|finding| finding.rule == rule) {
+            continue;
+        }
+        if unread.is_empty() {
+            let text = count(scripts.len(), "script");
+            report.passed.push(CheckOutcome { rule, text });
+        } else {
+            let text = format!("the script of job {}", some_of(unread));
+            report.not_tested.push(CheckOutcome { rule, text });
+        }
+    }
+    report
 }
 
 /// Returns the rules that have findings in a report, each once.

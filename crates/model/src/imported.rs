@@ -97,6 +97,8 @@ pub enum LaunchMode {
     Exported,
     /// Every task runs the command of its container.
     Containers,
+    /// Every task is a node of a Ray cluster, on which the first runs what is left of the body.
+    Ray,
 }
 
 /// Program that a script starts.

@@ -138,11 +138,13 @@ fn rules_are_listed_and_explained() {
 fn mistakes_are_said_with_the_next_step() {
     let home = site();
     home.write("letter.json", "dear all,\n");
+    home.write("broken.json", "{\"kind\": \n");
     home.write("other.json", "{}\n");
     std::fs::create_dir(home.path("empty")).unwrap();
     for (words, said) in [
         ("check kubernetes missing", "cannot read missing"),
-        ("check kubernetes letter.json", "letter.json is not JSON"),
+        ("check kubernetes letter.json", "letter.json holds no object of Kubernetes"),
+        ("check kubernetes broken.json", "broken.json is not JSON"),
         ("check kubernetes other.json", "other.json holds no object of Kubernetes"),
         ("check kubernetes empty", "empty contains no file with objects"),
         ("check kubernetes dump --context x", "cannot be used with"),

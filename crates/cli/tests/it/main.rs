@@ -8,6 +8,7 @@ mod advise;
 mod auto;
 mod check;
 mod check_kubernetes;
+mod check_ray;
 mod checkpoint;
 mod choosing;
 mod codes;

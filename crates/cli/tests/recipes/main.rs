@@ -7,10 +7,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 #![allow(dead_code, reason = "the home has more than these tests need")]
 
+mod check_ray;
 #[path = "../it/home.rs"]
 mod home;
 mod ray;
+mod ray_examples;
 mod ray_growth;
+mod ray_import;
 
 use std::path::{Path, PathBuf};
 

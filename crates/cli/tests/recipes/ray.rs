@@ -8,7 +8,7 @@ use std::time::Duration;
 use muster_model::view::JobState;
 
 use crate::home::{Home, kill};
-use crate::{python, root};
+use crate::python;
 
 /// Beginning of each program: joins the cluster, and writes the directories of its nodes to a file.
 const BEGIN: &str = r#"import json, os, signal, sys, time
@@ -68,7 +68,7 @@ pub fn node_folders(home: &Home) -> Vec<(PathBuf, i32)> {
 }
 
 /// Pids of the processes with a text in their command lines.
-fn processes(text: &str) -> Vec<i32> {
+pub fn processes(text: &str) -> Vec<i32> {
     let pids = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let says = |pid: &i32| {
@@ -355,33 +355,4 @@ while True:
     let failed = home.words("ray status plain").code(1);
     assert!(failed.stderr.contains("the Ray cluster of plain did not answer"), "{failed:?}");
     home.words("cancel 2").ok();
-}
-
-/// Runs an example as it is, but for the interpreter, and returns what its program printed.
-fn example(name: &str, gpus: u32) -> String {
-    let home = Home::with_gpus(gpus);
-    let text = fs::read_to_string(root().join(format!("examples/{name}.yaml"))).unwrap();
-    let python = python();
-    let run = format!("run: {} examples", python.display());
-    assert!(text.contains("run: python3 examples"), "{text}");
-    let text = text.replace("run: python3 examples", &run);
-    let more = format!(
-        "workdir: {}\nenv: {{STORAGE: {}}}\nray: {{python: {}}}\n",
-        root().display(),
-        home.path("saved").display(),
-        python.display()
-    );
-    home.write("example.yaml", &format!("{text}{more}"));
-    home.words("run example.yaml").ok();
-    let code = home.words("wait 1").code;
-    let log = home.words("logs 1").ok().stdout;
-    assert_eq!(code, 0, "{log}");
-    log
-}
-
-#[test]
-#[ignore = "needs Ray: `cargo xtask recipes` has it"]
-fn tune_runs_twenty_trials_on_two_nodes() {
-    let log = example("ray-tune", 2);
-    assert!(log.contains("20 trials; the best learning rate is 0.0"), "{log}");
 }

@@ -1,8 +1,9 @@
-//! Reads the output of `kubectl get -o json` and `kubectl cluster-info dump` into a snapshot. Objects
-//! of kinds that no rule reads are dropped.
+//! Reads the output of `kubectl get -o json` and `kubectl cluster-info dump`, and manifests in YAML, into a
+//! snapshot. Objects of kinds that no rule reads are dropped.
 
 use std::collections::BTreeMap;
 
+use muster_kubernetes::documents;
 use serde_json::{Deserializer, Value};
 
 use super::resource::Resource;
@@ -13,6 +14,8 @@ use super::snapshot::Snapshot;
 pub enum DumpError {
     /// The text is no JSON, with the message of the parser.
     NotJson(String),
+    /// The text is neither JSON nor YAML, with the message of the parser.
+    NotYaml(String),
     /// No document of the text is an object of Kubernetes, or a list of some.
     NoObject,
 }
@@ -28,11 +31,18 @@ const LOGS_END: &str = "==== END logs for container ";
 /// # Errors
 /// If the text is no such output.
 pub fn add_dump(snapshot: &mut Snapshot, stem: &str, text: &str) -> Result<(), DumpError> {
-    let json = without_logs(text);
+    let text = without_logs(text);
     let mut is_read = false;
-    for document in Deserializer::from_str(&json).into_iter::<Value>() {
-        let document = document.map_err(|error| DumpError::NotJson(error.to_string()))?;
-        is_read |= add_document(snapshot, stem, document);
+    if text.trim_start().starts_with('{') {
+        for document in Deserializer::from_str(&text).into_iter::<Value>() {
+            let document = document.map_err(|error| DumpError::NotJson(error.to_string()))?;
+            is_read |= add_document(snapshot, stem, document);
+        }
+    } else {
+        let all = documents::values(&text).map_err(DumpError::NotYaml)?;
+        for document in all.into_iter().filter(Value::is_object) {
+            is_read |= add_document(snapshot, stem, document);
+        }
     }
     if is_read { Ok(()) } else { Err(DumpError::NoObject) }
 }
@@ -118,6 +128,12 @@ mod tests {
     }
 
     #[test]
+    fn manifests_are_read() {
+        let text = "# pods\n---\nkind: Pod\napiVersion: v1\nmetadata: {name: p}\n---\nkind: Secret\napiVersion: v1\n";
+        assert_eq!(names(&read("x", text).unwrap(), PODS), ["p"]);
+    }
+
+    #[test]
     fn an_empty_list_counts_where_its_kind_is_known() {
         let empty = r#"{"kind":"List","apiVersion":"v1","items":[]}"#;
         assert!(read("resourcequotas", empty).unwrap().list(QUOTAS).is_ok());
@@ -142,7 +158,9 @@ mod tests {
 
     #[test]
     fn other_text_is_refused() {
-        assert!(matches!(read("x", "NAME READY\n"), Err(DumpError::NotJson(_))));
+        assert!(matches!(read("x", "{\"kind\": "), Err(DumpError::NotJson(_))));
+        assert!(matches!(read("x", "kind: [\n"), Err(DumpError::NotYaml(_))));
+        assert_eq!(read("x", "NAME READY\n").unwrap_err(), DumpError::NoObject);
         assert_eq!(read("x", "{}").unwrap_err(), DumpError::NoObject);
         assert_eq!(read("x", "").unwrap_err(), DumpError::NoObject);
     }

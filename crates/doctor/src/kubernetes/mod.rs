@@ -5,6 +5,7 @@
 mod dump;
 mod node_names;
 pub mod prove;
+pub(crate) mod ray;
 pub mod resource;
 pub(crate) mod rules;
 mod snapshot;
@@ -12,4 +13,5 @@ pub(crate) mod view;
 
 pub use dump::{DumpError, add_dump};
 pub use node_names::{kubernetes_nodes, slurm_nodes};
+pub use ray::complete_ray;
 pub use snapshot::Snapshot;

@@ -38,6 +38,8 @@ pub(crate) const TOPOLOGIES: Resource = resource(kueue::GROUP, "topologies", "To
 pub(crate) const CLUSTER_POLICIES: Resource =
     resource("nvidia.com", "clusterpolicies", "ClusterPolicy");
 pub(crate) const RAY_JOBS: Resource = resource("ray.io", "rayjobs", "RayJob");
+pub(crate) const RAY_SERVICES: Resource = resource("ray.io", "rayservices", "RayService");
+pub(crate) const SERVICES: Resource = resource("", "services", "Service");
 /// File with which the default scheduler runs; no object, so that it comes from files only.
 pub(crate) const SCHEDULER_CONFIGURATION: Resource = resource(
     "kubescheduler.config.k8s.io",
@@ -46,7 +48,7 @@ pub(crate) const SCHEDULER_CONFIGURATION: Resource = resource(
 );
 
 /// Kinds beside those of gang objects.
-const OTHERS: [Resource; 14] = [
+const OTHERS: [Resource; 16] = [
     NODES,
     PODS,
     QUOTAS,
@@ -61,6 +63,8 @@ const OTHERS: [Resource; 14] = [
     TOPOLOGIES,
     CLUSTER_POLICIES,
     RAY_JOBS,
+    RAY_SERVICES,
+    SERVICES,
 ];
 
 impl Resource {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use muster_doctor::{
-    baseline, check, document, explain, known_in, kubernetes_rule_texts, rule_texts, sarif,
+    baseline, check, document, explain, known_in, kubernetes_rule_texts, ray_host_rule_texts,
+    rule_texts, sarif,
 };
 
 use crate::site::SampleSite;
@@ -61,7 +62,7 @@ fn the_most_severe_comes_first_and_a_baseline_makes_findings_known() {
 fn each_rule_has_one_place_in_the_document() {
     let text = document();
     let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
-    let all = || rule_texts().chain(kubernetes_rule_texts());
+    let all = || rule_texts().chain(kubernetes_rule_texts()).chain(ray_host_rule_texts());
     assert_eq!(headings, all().map(|rule| rule.id).collect::<Vec<_>>());
     let distinct: BTreeSet<&str> = headings.iter().copied().collect();
     assert_eq!(distinct.len(), headings.len());
@@ -77,7 +78,8 @@ fn each_rule_has_one_place_in_the_document() {
 /// Texts are fragments, which reports combine.
 #[test]
 fn texts_are_fragments() {
-    for title in rule_texts().chain(kubernetes_rule_texts()).map(|rule| rule.title) {
+    let all = rule_texts().chain(kubernetes_rule_texts()).chain(ray_host_rule_texts());
+    for title in all.map(|rule| rule.title) {
         assert!(
             !title.ends_with(['.', '!']) && !title.contains("  ") && title.len() > 5,
             "{title:?}"

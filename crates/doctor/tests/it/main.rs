@@ -9,6 +9,8 @@ mod forms;
 mod gang_probes;
 mod kubernetes;
 mod random;
+mod ray;
+mod ray_objects;
 mod rules;
 mod seeds;
 mod site;

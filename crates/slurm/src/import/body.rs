@@ -210,12 +210,17 @@ pub(super) struct BodyTranslation {
 }
 
 impl BodyTranslation {
-    fn new(how: LaunchMode, says: impl Into<String>, programs: Vec<DraftProgram>) -> Self {
+    pub(super) fn new(
+        how: LaunchMode,
+        says: impl Into<String>,
+        programs: Vec<DraftProgram>,
+    ) -> Self {
         let env = match how {
             LaunchMode::FirstTask => vec![(OVERLAP.0.to_owned(), OVERLAP.1.to_owned())],
             LaunchMode::EachTask
             | LaunchMode::Roles
             | LaunchMode::Exported
+            | LaunchMode::Ray
             | LaunchMode::Containers => Vec::new(),
         };
         Self {

@@ -90,6 +90,10 @@ pub(super) struct DraftCheckpoint {
 pub(super) struct ImportedJob {
     pub(super) name: String,
     pub(super) service: Option<DraftService>,
+    /// Set for a job whose tasks are the nodes of a Ray cluster.
+    pub(super) is_ray: bool,
+    /// Interpreter that has Ray, where not the first in PATH.
+    pub(super) ray_python: Option<String>,
     pub(super) groups: Vec<DraftGroup>,
     /// Time limit in minutes.
     pub(super) time: Option<u64>,
@@ -120,6 +124,9 @@ impl ImportedJob {
             lines.plain("kind", "service");
             lines.shown("replicas", Some(service.replicas));
             lines.shown("port", service.port);
+        }
+        if self.is_ray {
+            lines.plain("kind", "ray");
         }
         if let [group] = self.groups.as_slice() {
             sizes(&mut lines, group);
@@ -158,6 +165,9 @@ impl ImportedJob {
                 lines.text(&scalar(name), value);
             }
             lines.close();
+        }
+        if let Some(python) = &self.ray_python {
+            lines.plain("ray", &format!("{{python: {}}}", scalar(python)));
         }
         // 3. Options for Slurm only.
         self.slurm(&mut lines);

@@ -14,6 +14,7 @@ mod meaning;
 mod option;
 mod own_node;
 mod program;
+mod ray;
 mod read;
 mod rules;
 mod shell;
@@ -86,7 +87,9 @@ fn imported(script: &BatchScript<'_>, text: &str, file: &str) -> ImportReport {
         exported::is_exported(text) && exported::read(text, &mut draft, &mut options).is_some();
     let mut findings = Vec::new();
     if !is_own {
-        let understood = body::translate_body(script, &commands, &steps, &sizes);
+        let understood = ray::translate(script, &commands, &steps, &sizes)
+            .map(|of_ray| of_ray.put_into(&mut draft))
+            .unwrap_or_else(|| body::translate_body(script, &commands, &steps, &sizes));
         for (group, program) in draft.groups.iter_mut().zip(understood.programs) {
             group.run = program;
         }

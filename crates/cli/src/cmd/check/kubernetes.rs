@@ -1,7 +1,7 @@
 //! `muster check kubernetes`: options, sources of the snapshot, and output. The rules are in
 //! `muster-doctor`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use muster_api::ClientError;
@@ -87,7 +87,8 @@ pub async fn run(app: &App, args: &CheckKubernetesArgs) -> Result<u8> {
 
     // 2. Take the snapshot.
     let known = args.report.known()?;
-    let cluster = if args.files.is_empty() { Some(connect(app, args).await?) } else { None };
+    let cluster =
+        if args.files.is_empty() { Some(connect_as_asked(app, args).await?) } else { None };
     let mut taken = match &cluster {
         Some((cluster, context)) => snapshot::live(cluster, context.as_deref()).await,
         None => snapshot::of_files(&args.files)?,
@@ -113,12 +114,21 @@ pub async fn run(app: &App, args: &CheckKubernetesArgs) -> Result<u8> {
 }
 
 /// Connects to the cluster that the options name; returns its context, too.
-async fn connect(
+async fn connect_as_asked(
     app: &App,
     args: &CheckKubernetesArgs,
 ) -> Result<(CheckedCluster, Option<String>)> {
     let of_on = app.global.on.as_ref().and_then(On::kubernetes).flatten();
     let context = args.context.clone().or_else(|| of_on.map(str::to_owned));
-    let cluster = CheckedCluster::connect(args.kubeconfig.as_deref(), context.as_deref()).await;
-    Ok((cluster.map_err(|body| Failure::from(ClientError::Api(body)))?, context))
+    let cluster = connect(args.kubeconfig.as_deref(), context.as_deref()).await?;
+    Ok((cluster, context))
+}
+
+/// Connects to the cluster of a kubeconfig and context; `None` for those that kubectl would use.
+pub(super) async fn connect(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> Result<CheckedCluster> {
+    let cluster = CheckedCluster::connect(kubeconfig, context).await;
+    Ok(cluster.map_err(|body| Failure::from(ClientError::Api(body)))?)
 }

@@ -5,6 +5,7 @@ pub(super) mod collect;
 mod gang_probes;
 mod kubernetes;
 mod probes;
+mod ray;
 mod report_args;
 mod slurm;
 mod snapshot;
@@ -30,6 +31,7 @@ pub struct CheckArgs {
 enum CheckCommand {
     Slurm(Box<slurm::CheckSlurmArgs>),
     Kubernetes(Box<kubernetes::CheckKubernetesArgs>),
+    Ray(Box<ray::CheckRayArgs>),
 }
 
 /// Runs `muster check`; returns its exit code.
@@ -37,6 +39,7 @@ pub async fn run(app: &App, args: CheckArgs) -> Result<u8> {
     match args.cluster {
         CheckCommand::Slurm(args) => slurm::run(app, &args).await,
         CheckCommand::Kubernetes(args) => kubernetes::run(app, &args).await,
+        CheckCommand::Ray(args) => ray::run(app, &args).await,
     }
 }
 
@@ -52,6 +55,7 @@ impl CheckArgs {
         match self.cluster {
             CheckCommand::Slurm(_) => Endpoint::Cluster,
             CheckCommand::Kubernetes(_) => Endpoint::Kubernetes,
+            CheckCommand::Ray(_) => Endpoint::AnyCluster,
         }
     }
 }

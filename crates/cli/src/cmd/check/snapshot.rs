@@ -83,7 +83,8 @@ pub fn of_files(paths: &[PathBuf]) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Reads the files of a folder that end in `.json`, and those of its folders.
+/// Reads the files of a folder that end in `.json`, manifests in those that end in `.yaml`, and the files of
+/// its folders.
 fn add_folder(snapshot: &mut Snapshot, folder: &Path, depth: usize) -> Result<()> {
     let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -91,11 +92,21 @@ fn add_folder(snapshot: &mut Snapshot, folder: &Path, depth: usize) -> Result<()
     for path in paths {
         if path.is_dir() && depth > 0 {
             add_folder(snapshot, &path, depth - 1)?;
-        } else if path.is_file() && path.extension().is_some_and(|extension| extension == "json") {
+        } else if path.is_file() && has_extension(&path, &["json"]) {
             add_file(snapshot, &path)?;
+        } else if path.is_file() && has_extension(&path, &["yaml", "yml"]) {
+            // Beside manifests there are values of charts and the like.
+            let (name, text) = text(&path, MAX_BYTES)?;
+            if add_dump(snapshot, "", &text).is_ok() {
+                snapshot.read.push(name);
+            }
         }
     }
     Ok(())
+}
+
+fn has_extension(path: &Path, among: &[&str]) -> bool {
+    path.extension().and_then(|one| one.to_str()).is_some_and(|one| among.contains(&one))
 }
 
 fn add_file(snapshot: &mut Snapshot, path: &Path) -> Result<()> {
@@ -104,6 +115,7 @@ fn add_file(snapshot: &mut Snapshot, path: &Path) -> Result<()> {
     add_dump(snapshot, stem, &text).map_err(|error| {
         Failure::usage(match error {
             DumpError::NotJson(why) => format!("{name} is not JSON: {why}"),
+            DumpError::NotYaml(why) => format!("{name} is neither JSON nor YAML: {why}"),
             DumpError::NoObject => format!("{name} holds no object of Kubernetes"),
         })
         .hint(HINT)

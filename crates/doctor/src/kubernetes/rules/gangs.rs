@@ -67,7 +67,8 @@ fn on_default_scheduler(cluster: &ClusterView<'_>) -> RuleResult {
     let gangs = cluster.gangs()?;
     let finding = |gang: &Gang<'_>| {
         let alone = gang.placed_one_by_one();
-        if alone.is_empty() {
+        // Of Ray clusters, `ray-not-a-gang` judges those without pods as well.
+        if alone.is_empty() || gang.reference.kind == GroupKind::RayCluster {
             return None;
         }
         let gpus: u64 = alone.iter().map(|pod| pod.gpus).sum();

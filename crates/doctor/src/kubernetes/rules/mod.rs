@@ -5,6 +5,7 @@ mod disruption;
 mod gangs;
 mod kueue;
 mod nodes;
+pub(crate) mod ray;
 mod schedulers;
 mod workloads;
 
@@ -18,14 +19,7 @@ pub(crate) type KubernetesRule = CheckRule<fn(&ClusterView<'_>) -> RuleResult>;
 
 /// Returns all rules in order.
 pub(crate) fn all() -> impl Iterator<Item = &'static KubernetesRule> {
-    [
-        gangs::RULES,
-        schedulers::RULES,
-        nodes::RULES,
-        workloads::RULES,
-        kueue::RULES,
-        disruption::RULES,
-    ]
-    .into_iter()
-    .flatten()
+    let before = [gangs::RULES, schedulers::RULES, nodes::RULES, workloads::RULES];
+    let after = [kueue::RULES, disruption::RULES];
+    before.into_iter().flatten().chain(ray::all()).chain(after.into_iter().flatten())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_kubernetes::group::{GangRef, GroupKind};
+use muster_kubernetes::group::GangRef;
 use muster_kubernetes::node::is_gpu;
 use muster_kubernetes::{instant, names};
 use muster_model::check::Severity::Medium;
@@ -11,14 +11,12 @@ use muster_slurm::conf::evidence::{MissingInput, needs_input};
 use serde_json::Value;
 
 use super::KubernetesRule;
-use crate::kubernetes::resource::{DEPLOYMENTS, QUOTAS, RAY_JOBS, Resource};
-use crate::kubernetes::view::{
-    ClusterView, Gang, PodView, count, gpus_of_spec, has_mark_of_kueue, name_of, some_of,
-};
+use crate::kubernetes::resource::{DEPLOYMENTS, QUOTAS};
+use crate::kubernetes::view::{ClusterView, Gang, PodView, count, has_mark_of_kueue, some_of};
 use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any};
 
 /// Schedulers with queues of their own, into which a pod without a label comes as well.
-const WITH_QUEUES: [&str; 5] =
+pub(super) const WITH_QUEUES: [&str; 5] =
     [names::SCHEDULER, "volcano", "kai-scheduler", "yunikorn", "koord-scheduler"];
 
 /// Labels and annotations that name a queue (documentation of KAI and Volcano), beside those of Muster
@@ -38,17 +36,6 @@ pub(super) const RULES: &[KubernetesRule] = &[
         cure: "`kubectl create quota gpus --hard=requests.nvidia.com/gpu=N -n NAMESPACE`, or a queue with a quota (Muster, Kueue, Volcano, KAI)",
         page: DocPage::Web("https://kubernetes.io/docs/concepts/policy/resource-quotas/"),
         check: without_quota,
-    },
-    KubernetesRule {
-        id: "ray-outside-quota",
-        severity: Medium,
-        title: "a Ray cluster uses GPUs outside every queue",
-        meaning: "Ray keeps its GPUs as long as the cluster exists, whether it computes or not, and no quota counts that",
-        cure: "the label kueue.x-k8s.io/queue-name (with Muster: muster.run/queue) on the RayCluster or RayJob, or a ResourceQuota on GPUs in its namespace",
-        page: DocPage::Web(
-            "https://docs.ray.io/en/latest/cluster/kubernetes/k8s-ecosystem/kueue.html",
-        ),
-        check: ray_outside_quota,
     },
     KubernetesRule {
         id: "notebook-without-limit",
@@ -73,7 +60,7 @@ pub(super) const RULES: &[KubernetesRule] = &[
 ];
 
 /// Returns the namespaces with a quota on GPUs.
-fn with_quota<'a>(cluster: &ClusterView<'a>) -> Result<BTreeSet<&'a str>, MissingInput> {
+pub(super) fn with_quota<'a>(cluster: &ClusterView<'a>) -> Result<BTreeSet<&'a str>, MissingInput> {
     let limits_gpus = |quota: &&Value| {
         let hard = quota["spec"]["hard"].as_object();
         let mut keys = hard.into_iter().flatten().map(|(key, _)| key.as_str());
@@ -84,7 +71,7 @@ fn with_quota<'a>(cluster: &ClusterView<'a>) -> Result<BTreeSet<&'a str>, Missin
 }
 
 /// Returns true for an object, or a pod, that is in a queue.
-fn names_queue(object: &Value) -> bool {
+pub(super) fn names_queue(object: &Value) -> bool {
     ["labels", "annotations"].iter().any(|map| {
         let map = object["metadata"][*map].as_object();
         let mut keys = map.into_iter().flatten().map(|(key, _)| key.as_str());
@@ -124,48 +111,6 @@ fn without_quota(cluster: &ClusterView<'_>) -> RuleResult {
     };
     let findings = open.into_iter().map(finding).collect();
     fail_if_any(findings, format!("{} with GPUs", count(pods.len(), "pod")))
-}
-
-fn ray_outside_quota(cluster: &ClusterView<'_>) -> RuleResult {
-    let api = GroupKind::RayCluster.api().expect("a RayCluster is an object");
-    let rays = cluster.list(Resource::of_group(api))?;
-    let jobs = cluster.list(RAY_JOBS)?;
-    let limited = with_quota(cluster)?;
-    let finding = |ray: &Value| {
-        let owner = &ray["metadata"]["ownerReferences"][0];
-        let is_owner = |job: &&Value| {
-            owner["kind"] == "RayJob"
-                && job["metadata"]["name"] == owner["name"]
-                && job["metadata"]["namespace"] == ray["metadata"]["namespace"]
-        };
-        let namespace = ray["metadata"]["namespace"].as_str().unwrap_or_default();
-        let templates = ray_templates(ray);
-        let has_scheduler = templates.iter().any(|(spec, _)| {
-            spec["schedulerName"].as_str().is_some_and(|name| WITH_QUEUES.contains(&name))
-        });
-        let is_queued = names_queue(ray) || jobs.iter().find(is_owner).is_some_and(names_queue);
-        let gpus: u64 = templates.iter().map(|(spec, pods)| gpus_of_spec(spec) * pods).sum();
-        let is_suspended = ray["spec"]["suspend"] == true;
-        if gpus == 0 || is_queued || has_scheduler || is_suspended || limited.contains(namespace) {
-            return None;
-        }
-        let name = name_of(ray);
-        let says = format!("RayCluster {name}: {}", count(gpus, "GPU"));
-        Some(RuleFinding::about(name, says))
-    };
-    let findings = rays.iter().filter_map(finding).collect();
-    fail_if_any(findings, count(rays.len(), "RayCluster"))
-}
-
-/// Returns the specifications of the pods of a RayCluster, each with its number of pods.
-fn ray_templates(ray: &Value) -> Vec<(&Value, u64)> {
-    let head = (&ray["spec"]["headGroupSpec"]["template"]["spec"], 1);
-    let groups = ray["spec"]["workerGroupSpecs"].as_array().into_iter().flatten();
-    let workers = groups.map(|group| {
-        let number = |field: &str, default| group[field].as_u64().unwrap_or(default);
-        (&group["template"]["spec"], number("replicas", 0).saturating_mul(number("numOfHosts", 1)))
-    });
-    std::iter::once(head).chain(workers).collect()
 }
 
 fn notebook_without_limit(cluster: &ClusterView<'_>) -> RuleResult {

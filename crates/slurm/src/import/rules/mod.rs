@@ -2,6 +2,7 @@
 
 mod launching;
 mod losses;
+mod ray;
 mod rendezvous;
 mod requests;
 mod shape;
@@ -18,6 +19,7 @@ fn rules() -> impl Iterator<Item = &'static ImportRule> {
         .chain(rendezvous::RULES)
         .chain(shape::RULES)
         .chain(losses::RULES)
+        .chain(ray::RULES)
 }
 
 /// Returns id, severity and title of every rule.

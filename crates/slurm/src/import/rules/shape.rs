@@ -50,7 +50,7 @@ pub(in super::super) const RULES: &[ImportRule] = &[
 ];
 
 /// Returns whether a shell option is set: `set -e`, `set -euo pipefail`, `#!/bin/bash -e`.
-fn is_set(facts: &ScriptFacts<'_>, letter: char, long: &str, before: usize) -> bool {
+pub(super) fn is_set(facts: &ScriptFacts<'_>, letter: char, long: &str, before: usize) -> bool {
     let shebang = facts.script.shebang.unwrap_or_default();
     let in_shebang = shebang
         .split_whitespace()
