@@ -127,7 +127,7 @@ pub struct JobDetail {
     /// Tasks of that attempt whose stored output has gaps; empty for other users.
     #[serde(default)]
     pub missing_output: Vec<MissingOutput>,
-    /// True if its tasks are nodes of a Ray cluster, which `muster ray` looks into.
+    /// True if it runs a Ray cluster of its own, which `muster ray` looks into; false for other users.
     #[serde(default)]
     pub has_ray: bool,
     /// Resource limits of this job that are enforced, and those that are conventions; a sentence

@@ -84,6 +84,9 @@ fn no_answer(job: &str, answer: &str, said: &str) -> Failure {
         };
     }
     let last = lines.next_back().or_else(|| answer.lines().rfind(|line| !line.trim().is_empty()));
-    Failure::new(format!("the Ray cluster of {job} did not answer: {}", last.unwrap_or("no output")))
-        .hint("a job of kind `ray` has one once all its nodes are up: see `muster logs`")
+    Failure::new(format!(
+        "the Ray cluster of {job} did not answer: {}",
+        last.unwrap_or("no output")
+    ))
+    .hint("a job of kind `ray` has one once all its nodes are up: see `muster logs`")
 }

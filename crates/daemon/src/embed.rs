@@ -44,6 +44,8 @@ pub struct Parts<S> {
     pub virtual_gpus: u32,
     /// Queues to set at start; `None` leaves them unchanged.
     pub queues: Option<QueueTree>,
+    /// Socket that its clients use; `None` for one that is embedded elsewhere.
+    pub socket: Option<PathBuf>,
     /// File that the queues come from.
     pub queues_file: Option<PathBuf>,
     /// Time limit of jobs that set none, where the queues set none either; `None` means no time
@@ -83,6 +85,7 @@ impl Core {
             state_dir: parts.state_dir,
             virtual_gpus: parts.virtual_gpus,
             queues_file: parts.queues_file,
+            socket: parts.socket,
             started: parts.clock.now(),
         };
         let app = ApiState {

@@ -130,6 +130,7 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         virtual_gpus: virtual_gpus.map_or(0, |declared| declared.count()),
         queues,
         queues_file: options.queues_file,
+        socket: Some(options.paths.socket.clone()),
         default_time: declared.default_time,
         retention: declared.retention(),
         warnings,

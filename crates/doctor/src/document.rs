@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use muster_slurm::import::ids;
+
 use crate::rule::{CheckRule, RuleText};
 use crate::{kubernetes, ray, rules};
 
@@ -21,7 +23,8 @@ compares the two. Every id in a report is a heading here.
   newest instant in them.
 - Of Ray, the processes of this machine are read, those of other users as far as the caller may: as root, all. With files, or with
   `--on kubernetes`, the objects of KubeRay are judged, by the rules for Kubernetes whose ids begin with `ray`.
-  With `--on slurm`, the scripts of running jobs are judged by the rules on Ray of `muster import`.
+  With `--on slurm`, the scripts of your running jobs, as root of all, are judged by the rules on Ray of
+  `muster import`, which are the last ones here.
 - A fingerprint identifies a finding by its rule and its subject, not by lines or wording. `--write-baseline` saves the accepted findings;
   with `--baseline` they no longer count.
 - On Slurm, `--prove` runs probe jobs where no configuration is proof: a job with one GPU sees one and can open no other; its GPU-seconds are in
@@ -44,6 +47,13 @@ pub fn document() -> String {
     rules_of(&mut text, kubernetes_rule_texts());
     let _ = writeln!(text, "\n## Rules for Ray on a machine");
     rules_of(&mut text, ray_host_rule_texts());
+    let _ = writeln!(text, "\n## Rules for Ray in scripts of Slurm");
+    for (id, severity, title, cure) in ids().filter(|(id, ..)| is_on_ray(id)) {
+        let severity = severity.name();
+        let title = escaped(title);
+        let cure = escaped(cure);
+        let _ = writeln!(text, "\n### {id}\n\n**{severity}**: {title}\n\n- *cure*: {cure}");
+    }
     text
 }
 
@@ -86,6 +96,11 @@ pub fn ray_object_rule_texts() -> impl Iterator<Item = RuleText> {
 /// Returns the texts of all rules for the Ray clusters of a machine, in order.
 pub fn ray_host_rule_texts() -> impl Iterator<Item = RuleText> {
     ray::rules::all().map(CheckRule::text)
+}
+
+/// Returns true for the id of a rule of `muster import` that is on Ray.
+pub(crate) fn is_on_ray(id: &str) -> bool {
+    id.starts_with("ray-")
 }
 
 /// Returns the explanation of one of these rules; `None` where there is no such rule.

@@ -6,6 +6,7 @@ use muster_model::check::{CheckFinding, CheckOutcome, CheckPlace, CheckReport};
 use muster_model::hash::fnv1a;
 use muster_model::imported::ImportReport;
 
+use crate::document::is_on_ray;
 use crate::kubernetes::Snapshot;
 use crate::kubernetes::view::{ClusterView, count, some_of};
 use crate::ray::{HostView, RayHost};
@@ -115,7 +116,6 @@ pub fn check_ray_scripts(
     unread: &[String],
     baseline: &BTreeSet<String>,
 ) -> CheckReport {
-    let is_on_ray = |rule: &str| rule.starts_with("ray-");
     let mut report = CheckReport {
         subject: "ray",
         read: scripts.iter().map(|one| format!("the script of {}", one.script)).collect(),

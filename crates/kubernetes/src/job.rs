@@ -3,6 +3,7 @@
 
 pub mod kueue;
 mod pods;
+mod ray;
 mod roles;
 mod state;
 mod used;
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 pub use pods::{JobTask, tasks};
 pub use roles::{JobRole, roles};
-use state::{JobStatus, status};
+use state::JobStatus;
 pub use used::{UsedGpuTime, used};
 pub use view::{view, with_element};
 
@@ -28,12 +29,12 @@ pub struct JobApi {
     pub plural: &'static str,
     /// Name of the kind in manifests.
     pub kind: &'static str,
-    /// Label of its pods whose value is the name of the object.
+    /// Label of its pods whose value is the name of the object; of a RayJob that of its cluster.
     pub pod_label: &'static str,
 }
 
 /// APIs of all kinds. An object that another one of them controls is a part of that job.
-pub const APIS: [JobApi; 7] = [
+pub const APIS: [JobApi; 8] = [
     JobApi {
         group: "batch",
         plural: "jobs",
@@ -71,6 +72,8 @@ pub const APIS: [JobApi; 7] = [
         kind: "Job",
         pod_label: "volcano.sh/job-name",
     },
+    // Its pods are those of a RayCluster that it names in its status.
+    JobApi { group: "ray.io", plural: "rayjobs", kind: "RayJob", pod_label: names::RAY_CLUSTER },
     // A service of Muster's; other Deployments are no jobs.
     JobApi { group: "apps", plural: "deployments", kind: "Deployment", pod_label: names::JOB },
 ];
@@ -179,6 +182,12 @@ impl<'a> JobObject<'a> {
         Some(written.unwrap_or(Replicas { guaranteed: now, max: now }))
     }
 
+    /// Returns the value of the label of its pods; `None` for a RayJob before it has a cluster.
+    #[must_use]
+    pub fn pod_label_value(&self) -> Option<&'a str> {
+        if self.is_ray() { self.ray_cluster() } else { Some(self.name()) }
+    }
+
     /// Returns true if the job has elements, each of one pod: an array, or a service.
     #[must_use]
     pub fn has_elements(&self) -> bool {
@@ -219,6 +228,11 @@ impl<'a> JobObject<'a> {
 #[must_use]
 pub fn label(namespace: &str, name: &str, own: &str) -> String {
     if namespace == own { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+/// Returns the state of a job with these tasks.
+fn status(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> JobStatus {
+    if job.is_ray() { ray::status(job, tasks) } else { state::status(job, roles, tasks) }
 }
 
 /// Returns the number of tasks that run at once.

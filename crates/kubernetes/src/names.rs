@@ -52,6 +52,21 @@ pub const KUEUE_SLICE_TOPOLOGY: &str = "kueue.x-k8s.io/podset-slice-required-top
 /// Annotation by which Volcano names the queue of pods that are not those of its own Jobs.
 pub const VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 
+/// Label by which KubeRay names Volcano's queue of a RayJob or RayCluster.
+pub const VOLCANO_QUEUE_LABEL: &str = "volcano.sh/queue-name";
+
+/// Label by which KubeRay names the priority class of the PodGroup of a RayJob or RayCluster.
+pub const RAY_PRIORITY_CLASS: &str = "ray.io/priority-class-name";
+
+/// Label of KubeRay's pods with the name of their RayCluster.
+pub const RAY_CLUSTER: &str = "ray.io/cluster";
+
+/// Label of KubeRay's pods with the name of their group; [`RAY_HEAD_GROUP`] for the head.
+pub const RAY_GROUP: &str = "ray.io/group";
+
+/// Name of the group of the head.
+pub const RAY_HEAD_GROUP: &str = "headgroup";
+
 /// Label by which KAI names the queue of a workload.
 pub const KAI_QUEUE: &str = "kai.scheduler/queue";
 

@@ -34,6 +34,8 @@ pub struct KubernetesOptions {
     pub priority_class: Option<Arc<str>>,
     /// Runtime class of the pods.
     pub runtime_class: Option<Arc<str>>,
+    /// True if a job of kind `ray` is a RayJob of KubeRay.
+    pub is_kuberay: bool,
     /// Annotations of the pods.
     pub annotations: BTreeMap<Arc<str>, Arc<str>>,
 }

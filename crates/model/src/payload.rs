@@ -125,12 +125,40 @@ pub struct RayTask {
     pub growth: Option<RayGrowth>,
 }
 
+impl RayTask {
+    /// Returns the one node of a cluster without GPUs, with Ray's defaults.
+    #[must_use]
+    pub fn new(driver: Option<TaskCommand>) -> Self {
+        Self {
+            driver,
+            nodes: 1,
+            gpus: 0,
+            cpus: CpuMilli(0),
+            memory: Bytes(0),
+            object_store_percent: Self::OBJECT_STORE_PERCENT,
+            has_dashboard: true,
+            python: "python3".to_owned(),
+            checkpoint: None,
+            version: None,
+            join: None,
+            idle: None,
+            grace: Span::default(),
+            growth: None,
+        }
+    }
+
+    /// Default share of a node's memory for its object store: what Ray takes of a machine's.
+    const OBJECT_STORE_PERCENT: u32 = 30;
+}
+
 /// Further nodes that a Ray cluster may ask for while parts of its program wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RayGrowth {
-    /// Most further nodes.
+    /// Group that the nodes are like.
+    pub group: Arc<str>,
+    /// Most nodes that it may have besides its own.
     pub nodes: u32,
-    /// GPUs of each.
+    /// GPUs that each of them offers.
     pub gpus: u32,
     /// CPUs of each, in thousandths; 0 for one per GPU and one more.
     pub cpus: CpuMilli,

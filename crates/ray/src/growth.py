@@ -8,27 +8,36 @@ class Growth:
     """
 
     LOOK_SECS = 2
+    # While nothing changes, the jobs are not asked for at each look: that is a call of `squeue` on Slurm.
+    QUIET_SECS = 30
     # Looks without need after which jobs that still wait are withdrawn.
     LOOKS_WITHOUT_NEED = 4
-    # Pause after a job of which no node joined, doubled with each further one; and the longest.
+    # Pause after a job whose nodes were of no use, doubled with each further one; and the longest.
     PAUSE_SECS = 10
     LONGEST_PAUSE_SECS = 300
+    # Longest time of a call of `muster`, which itself waits two minutes for a busy Slurm; and at the end.
+    CALL_SECS = 150
+    END_SECS = 10
 
     def __init__(self, folder, started):
         self.terms = SETTINGS["growth"]
         self.file = os.path.join(folder, "growth")
         self.started = started
-        self.name = f"{ENV.get('MUSTER_JOB_NAME', 'ray')[:40]}-{ENV.get('MUSTER_JOB_ID', '0')}-nodes"
-        # Jobs that were asked for, with the number of their nodes.
-        self.asked = {}
+        element = "-".join(ENV[name] for name in ("MUSTER_JOB_ID", "MUSTER_ARRAY_INDEX") if ENV.get(name))
+        self.name = f"{ENV.get('MUSTER_JOB_NAME', 'ray')[:40]}-{element}-nodes"
+        # Jobs that were asked for, with the number of their nodes; those of an earlier start of this job, too.
+        self.asked = None
+        # Those that still wait, as of the last list.
+        self.pending = []
+        self.listed_at = 0
         # Gangs that were missing at the last look: what lasts for one look only is not asked for.
         self.before = collections.Counter()
         self.looks_without_need = 0
-        # Jobs of which a node has joined, and the number of those in a row of which none ever did.
-        self.joined = set()
+        # Jobs of which a node had work, and the number of those in a row of which none had.
+        self.used = set()
         self.failures = 0
         self.paused_until = 0
-        self.last_error = None
+        self.error = None
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self.watch, daemon=True)
         self.thread.start()
@@ -37,25 +46,32 @@ class Growth:
         while not self.is_over.wait(self.LOOK_SECS):
             try:
                 self.look()
-                self.last_error = None
+                self.error = None
             except Exception as error:  # the program goes on with the nodes that it has
-                if str(error) != self.last_error:
+                # A submission that timed out may have arrived: the next list has it.
+                self.listed_at = 0
+                self.pause()
+                if str(error) != self.error:
                     say(f"cannot grow now: {error}")
-                self.last_error = str(error)
+                self.error = str(error)
+            self.leave_state()
 
     def look(self):
         """Compares what the program needs with what is there or asked for."""
         from ray.autoscaler.v2.sdk import get_cluster_status
 
-        pending = self.forget_ended() if self.asked else []
         status = get_cluster_status(f"{ADDRESS}:{PORT}", timeout=5)
         nodes = [*status.active_nodes, *status.idle_nodes]
         free = [node.available_resources() for node in nodes]
         needed = self.gangs(status.resource_demands, list(free))
-        # Those that were asked for will be there, free.
         joined = collections.Counter((node.labels or {}).get("muster-job") for node in nodes)
-        self.joined.update(joined)
-        self.failures = 0 if self.joined & self.asked.keys() else self.failures
+        used = {(node.labels or {}).get("muster-job") for node in status.active_nodes} - self.used
+        self.used |= used
+        self.failures = 0 if used & (self.asked or {}).keys() else self.failures
+        is_waiting = bool(needed) or any(count > joined[job] for job, count in (self.asked or {}).items())
+        if is_waiting or time.monotonic() > self.listed_at + self.QUIET_SECS:
+            self.list_jobs()
+        # Those that were asked for will be there, free.
         coming = sum(max(count - joined[job], 0) for job, count in self.asked.items())
         missing = self.gangs(status.resource_demands, free + [self.shape() for _ in range(coming)])
         lasting = self.before & missing
@@ -67,16 +83,20 @@ class Growth:
                 room -= size
         if gangs and time.monotonic() > self.paused_until:
             self.ask(gangs)
-        self.leave_state()
         self.looks_without_need = 0 if needed else self.looks_without_need + 1
-        if pending and self.looks_without_need >= self.LOOKS_WITHOUT_NEED:
-            self.muster("cancel", *pending)
-            self.asked = {job: nodes for job, nodes in self.asked.items() if job not in pending}
+        if self.pending and self.looks_without_need >= self.LOOKS_WITHOUT_NEED:
+            self.withdraw()
+
+    def pause(self):
+        pause = min(self.PAUSE_SECS * 2**self.failures, self.LONGEST_PAUSE_SECS)
+        self.failures += 1
+        self.paused_until = time.monotonic() + pause
 
     def leave_state(self):
         """Writes for `muster ray status` what was asked for."""
+        state = {"nodes": self.terms["nodes"], "asked": self.asked or {}, "pending": self.pending, "error": self.error}
         with open(f"{self.file}.new", "w", encoding="utf-8") as file:
-            json.dump({"nodes": self.terms["nodes"], "asked": self.asked}, file)
+            json.dump(state, file)
         os.rename(f"{self.file}.new", self.file)
 
     def gangs(self, demands, free):
@@ -98,18 +118,19 @@ class Growth:
 
     def shape(self):
         """Resources of a further node."""
-        shape = {"GPU": self.terms["gpus"], "CPU": self.terms["cpus"]}
+        shape = {"GPU": self.terms["gpus"], "CPU": self.terms["cpus"], "memory": float("inf")}
         if self.terms["memory_bytes"]:
             share = SETTINGS.get("object_store_percent", 30)
             shape["memory"] = self.terms["memory_bytes"] * (100 - share) // 100
-        else:
-            shape["memory"] = float("inf")
         return shape
 
     def place(self, bundles, strategy, free):
         """Places bundles on free resources, and takes them; returns the number of nodes that had to be added, or
         `None` if no number would do, or more than may be."""
         left = [dict(node) for node in free]
+        # Which model the GPUs are is known when a node is there; all are of the same kind.
+        counts = lambda name, amount: amount and not name.startswith("accelerator_type:")
+        bundles = [{name: amount for name, amount in bundle.items() if counts(name, amount)} for bundle in bundles]
         if strategy == "STRICT_PACK":
             bundles = [dict(sum((collections.Counter(bundle) for bundle in bundles), collections.Counter()))]
         used = set()
@@ -137,37 +158,48 @@ class Growth:
         text = "\n---\n".join(json.dumps(dict(job, name=self.name, tasks=size)) for size in gangs)
         jobs = [str(one["job"]) for one in json.loads(self.muster("run", "--json", "-", text=text))["jobs"]]
         self.asked.update(zip(jobs, gangs))
+        self.pending += jobs
         say(f"asked for {sum(gangs)} more node{'s' * (sum(gangs) > 1)}: job{'s' * (len(jobs) > 1)} {', '.join(jobs)}")
 
-    def forget_ended(self):
-        """Forgets the jobs that have ended; returns those that still wait."""
-        listed = json.loads(self.muster("ps", "--json", "--name", self.name))["jobs"]
-        states = {str(one["job"]): one["state"] for one in listed}
-        if any(job not in states and job not in self.joined for job in self.asked):
-            self.failures += 1
-            pause = min(self.PAUSE_SECS * 2**self.failures, self.LONGEST_PAUSE_SECS)
-            self.paused_until = time.monotonic() + pause
-            say(f"further nodes did not join; see `muster ps --all --name {self.name}`")
-        self.asked = {job: nodes for job, nodes in self.asked.items() if job in states}
-        return [job for job in self.asked if states[job] in ("pending", "held")]
+    def list_jobs(self):
+        """Reads which jobs have not ended, and which still wait."""
+        jobs = json.loads(self.muster("ps", "--json", "--name", self.name))["jobs"]
+        self.listed_at = time.monotonic()
+        asked = {str(one["job"]): one["tasks"] for one in jobs}
+        if any(job not in asked and job not in self.used for job in self.asked or {}):
+            self.pause()
+            say(f"further nodes ended without work; see `muster ps --all --name {self.name}`")
+        self.asked = asked
+        self.pending = [str(one["job"]) for one in jobs if one["state"] in ("pending", "held")]
+
+    def withdraw(self):
+        self.muster("cancel", *self.pending)
+        self.asked = {job: nodes for job, nodes in self.asked.items() if job not in self.pending}
+        self.pending = []
 
     def end(self):
         """Withdraws the jobs that still wait; the nodes of the others leave when the head has ended."""
         self.is_over.set()
-        self.thread.join()
+        self.thread.join(timeout=self.END_SECS)
         try:
-            if self.asked and (pending := self.forget_ended()):
-                self.muster("cancel", *pending)
+            if self.asked:
+                self.list_jobs()
+            if self.pending:
+                self.withdraw()
         except Exception as error:  # what is left ends as soon as it starts
             say(f"cannot withdraw the jobs of further nodes: {error}")
 
     def muster(self, *words, text=""):
         """Runs `muster` for the place where this job runs; returns its output."""
-        # Only the daemon of this machine tags its tasks.
-        place = {} if "MUSTER_ATTEMPT_TAG" in ENV else {"MUSTER_ON": "slurm"}
-        command = [ENV.get("MUSTER_PROGRAM", "muster"), *words]
-        run = {"input": text, "env": {**ENV, **place}, "capture_output": True, "text": True, "timeout": 60}
-        done = subprocess.run(command, check=False, **run)
+        # Only the daemon of this machine tags its tasks; it sets its socket, too.
+        is_local = "MUSTER_ATTEMPT_TAG" in ENV
+        hidden = ("MUSTER_ON", "MUSTER_ARRAY_INDEX", "MUSTER_REPLICA") + (() if is_local else ("MUSTER_SOCKET",))
+        environment = {name: value for name, value in ENV.items() if name not in hidden}
+        if not is_local:
+            environment["MUSTER_ON"] = "slurm"
+        secs = self.END_SECS if self.is_over.is_set() else self.CALL_SECS
+        run = {"input": text, "env": environment, "capture_output": True, "text": True, "timeout": secs}
+        done = subprocess.run([ENV.get("MUSTER_PROGRAM", "muster"), *words], check=False, **run)
         if done.returncode:
             said = done.stderr.strip() or f"`muster {words[0]}` ended with exit code {done.returncode}"
             raise RuntimeError(said.splitlines()[0])

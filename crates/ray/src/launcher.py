@@ -104,6 +104,8 @@ class Task:
         self.growth = None
         # True once a node that joined another cluster drains, because it had nothing to do.
         self.is_leaving = False
+        # True once those that joined with it were there.
+        self.has_met_all = False
         # Raylet and control store, with their start times.
         self.daemons = {}
         self.stopped_by = None
@@ -121,6 +123,8 @@ class Task:
     def on_stop(self, number, _frame):
         # Only the program hears it: the actors must live until it has saved.
         self.stopped_by = number
+        if self.growth:
+            self.growth.is_over.set()
         self.stopping = {pid: start_of(pid) for pid in self.processes()}
         for pid in self.stopping:
             send(pid, number)
@@ -280,6 +284,8 @@ class Task:
         if watch.is_lost():
             say(f"the cluster at {ADDRESS}:{PORT} has ended")
             raise Ended(0)
+        # Tells `muster check ray` that this node is meant to be in the cluster of another job.
+        ENV["MUSTER_RAY_JOINS"] = f"{ADDRESS}:{PORT}"
         mark = f"muster-job={ENV.get('MUSTER_JOB_ID', 'none')}.{ENV.get('MUSTER_ARRAY_INDEX', '')}".rstrip(".")
         self.start_node([f"--address={ADDRESS}:{PORT}", f"--labels={mark}"])
         looked = time.monotonic()
@@ -297,12 +303,21 @@ class Task:
 
     def leave_when_idle(self, mark, idle_secs):
         """Drains this node when it and those that came with it have had nothing to do for some time: Ray refuses
-        one that has got work meanwhile."""
+        one that has got work meanwhile. One that comes first waits for the others: the program needs them all."""
         from ray.core.generated import autoscaler_pb2
 
-        nodes = [node for node in cluster_nodes() if (node.labels or {}).get("muster-job") == mark]
+        status = cluster_status()
+        # A placement group that waits may need this node beside others that are still on their way.
+        if not status or status.resource_demands.placement_group_demand:
+            return
+        nodes = [*status.active_nodes, *status.idle_nodes]
+        nodes = [node for node in nodes if (node.labels or {}).get("muster-job") == mark]
         own = [node for node in nodes if self.is_own(node)]
-        if own and all(node.resource_usage.idle_time_ms >= idle_secs * 1000 for node in nodes):
+        are_late = time.monotonic() > self.started + JOIN_SECS
+        # Some may have come and gone before this one.
+        came = sum(node.labels.get("muster-job") == mark for node in all_nodes())
+        self.has_met_all = self.has_met_all or are_late or came >= SETTINGS["nodes"]
+        if own and self.has_met_all and all(node.resource_usage.idle_time_ms >= idle_secs * 1000 for node in nodes):
             reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_IDLE_TERMINATION
             self.is_leaving = drain(own[0].node_id, reason, f"idle for {idle_secs:g}s", 0) or self.is_leaving
 
@@ -313,12 +328,14 @@ class Task:
         deadline = time.monotonic() + max(SETTINGS.get("grace_secs", 30) - LEAVE_SECS, 1)
         reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
         until = int((time.time() + deadline - time.monotonic()) * 1000)
-        for node in cluster_nodes():
-            if self.is_own(node):
-                drain(node.node_id, reason, "its GPUs are needed by another job", until)
+        is_drained = False
         while self.has_all_daemons() and time.monotonic() < deadline:
-            if not any(self.is_own(node) and node.node_activity for node in cluster_nodes()):
-                break
+            if status := cluster_status():
+                own = [node for node in [*status.active_nodes, *status.idle_nodes] if self.is_own(node)]
+                if is_drained and not any(node.node_activity for node in own):
+                    break
+                text = "another job needs its GPUs"
+                is_drained = is_drained or any(drain(node.node_id, reason, text, until) for node in own)
             time.sleep(0.5)
 
     def is_own(self, node):
@@ -328,9 +345,9 @@ class Task:
 
     def end(self):
         """Ends every process of this node, and removes its directory."""
+        self.kill_all()
         if self.growth:
             self.growth.end()
-        self.kill_all()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def kill_all(self):
@@ -487,25 +504,28 @@ def head():
         return True if error == 0 else False if error == errno.ECONNREFUSED else None
 
 
-def alive():
+def all_nodes():
+    """Nodes that have joined, also those that have ended."""
     from ray._raylet import GcsClient
 
     try:
-        nodes = GcsClient(address=f"{ADDRESS}:{PORT}").get_all_node_info()
+        return list(GcsClient(address=f"{ADDRESS}:{PORT}").get_all_node_info().values())
     except Exception:  # whatever it raises before the head answers
         return []
-    return [node for node in nodes.values() if node.state == 0]
 
 
-def cluster_nodes():
-    """Nodes with their use, as the control store knows them; none if it does not answer."""
+def alive():
+    return [node for node in all_nodes() if node.state == 0]
+
+
+def cluster_status():
+    """Nodes with their use, and what waits, as the control store knows them; `None` if it does not answer."""
     try:
         from ray.autoscaler.v2.sdk import get_cluster_status
 
-        status = get_cluster_status(f"{ADDRESS}:{PORT}", timeout=5)
+        return get_cluster_status(f"{ADDRESS}:{PORT}", timeout=5)
     except Exception:  # whatever it raises while the head ends
-        return []
-    return [*status.active_nodes, *status.idle_nodes]
+        return None
 
 
 def drain(node_id, reason, text, until):
@@ -545,7 +565,7 @@ def node_options():
     """Options of head and workers: exactly the allocation, ports that the system chooses."""
     options = [
         f"--num-gpus={gpus()}",
-        f"--num-cpus={SETTINGS['cpus']}",
+        f"--num-cpus={SETTINGS['cpus'] or gpus() + 1}",
         "--min-worker-port=0",
         "--max-worker-port=0",
         "--dashboard-agent-listen-port=0",

@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 
 use muster_model::payload::{RayTask, TaskCommand};
-use muster_model::{CpuMilli, Span};
-use serde_json::json;
+use muster_model::{Bytes, CpuMilli, Span};
+use serde_json::{Value, json};
 
 /// Script without its settings.
 const SCRIPT: &str = include_str!("launcher.py");
-/// What the head of a cluster that may grow has besides.
+/// Part of the script that only the head of a cluster that may grow has.
 const GROWTH: &str = include_str!("growth.py");
 /// Place of the settings: JSON in a raw string of Python, which JSON cannot end.
 const SETTINGS: &str = "@SETTINGS@";
@@ -54,7 +54,7 @@ fn launcher(task: &RayTask) -> TaskCommand {
     let settings = json!({
         "driver": driver,
         "nodes": task.nodes,
-        "cpus": node_cpus(task.cpus, task.gpus),
+        "cpus": task.cpus.0.div_ceil(1000),
         "memory_bytes": task.memory.0,
         "object_store_percent": task.object_store_percent,
         "dashboard": task.has_dashboard,
@@ -89,32 +89,61 @@ fn node_cpus(cpus: CpuMilli, gpus: u32) -> u32 {
     }
 }
 
+/// Reads back the terms of a node from its script; `None` for scripts of other origin. The time of
+/// checkpoints is a term of the job.
+#[must_use]
+pub fn read_program(script: &str) -> Option<RayTask> {
+    let (before, after) = SCRIPT.split_once(SETTINGS)?;
+    let (_, start) = before.rsplit_once('\n')?;
+    let (end, _) = after.split_once('\n')?;
+    let python = script.lines().next()?.strip_prefix("#!/usr/bin/env ")?;
+    let line = script.lines().find_map(|line| line.strip_prefix(start)?.strip_suffix(end))?;
+    let settings: Value = serde_json::from_str(line).ok()?;
+    let number = |name: &str| settings[name].as_u64();
+    let small = |name: &str| number(name).and_then(|number| u32::try_from(number).ok());
+    let driver = &settings["driver"];
+    let driver = match (driver["script"].as_str(), driver["words"].as_array()) {
+        (Some(text), _) => Some(TaskCommand::Script(text.to_owned())),
+        (None, Some(words)) => {
+            let words = words.iter().map(|word| word.as_str().map(str::to_owned));
+            Some(TaskCommand::Argv(words.collect::<Option<_>>()?))
+        }
+        (None, None) => None,
+    };
+    let span = |name: &str| settings[name].as_f64().map(|secs| Span((secs * 1000.0) as u64));
+    Some(RayTask {
+        nodes: small("nodes")?,
+        gpus: small("gpus")?,
+        cpus: CpuMilli(small("cpus")?.saturating_mul(1000)),
+        memory: Bytes(number("memory_bytes")?),
+        object_store_percent: small("object_store_percent")?,
+        has_dashboard: settings["dashboard"].as_bool()?,
+        python: python.to_owned(),
+        version: settings["version"].as_str().map(str::to_owned),
+        join: settings["join"].as_str().map(str::to_owned),
+        idle: span("idle_secs"),
+        grace: span("grace_secs").unwrap_or_default(),
+        ..RayTask::new(driver)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "the test asks Python")]
 
     use std::process::Command;
 
-    use muster_model::Bytes;
-
     use super::*;
 
     fn task(driver: TaskCommand) -> RayTask {
         RayTask {
-            driver: Some(driver),
             nodes: 2,
             gpus: 1,
             cpus: CpuMilli(1500),
             memory: Bytes(1 << 30),
-            object_store_percent: 30,
-            has_dashboard: true,
-            python: "python3".to_owned(),
-            checkpoint: None,
             version: Some("2.60.0".to_owned()),
-            join: None,
-            idle: None,
             grace: Span::from_secs(30),
-            growth: None,
+            ..RayTask::new(Some(driver))
         }
     }
 
@@ -143,5 +172,17 @@ mod tests {
             assert_eq!(seen["driver"], json!({"script": driver}));
             assert_eq!((&seen["cpus"], &seen["nodes"]), (&json!(2), &json!(2)));
         }
+    }
+
+    #[test]
+    fn the_terms_of_a_node_are_read_back() {
+        let words = TaskCommand::Argv(vec!["python".to_owned(), "a b.py".to_owned()]);
+        for driver in [words, TaskCommand::Script("echo '\"\"\"' \\n".to_owned())] {
+            let task = RayTask { cpus: CpuMilli(2000), ..task(driver) };
+            assert_eq!(read_program(&script(&task)), Some(task));
+        }
+        let without = RayTask { version: None, ..task(TaskCommand::Script("a".to_owned())) };
+        assert_eq!(read_program(&script(&without)).unwrap().version, None);
+        assert_eq!(read_program("#!/usr/bin/env python3\nSETTINGS = {}\n"), None);
     }
 }

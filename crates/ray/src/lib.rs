@@ -6,11 +6,15 @@
 mod dashboard;
 mod inside;
 mod launcher;
+mod ray_job;
 mod status;
 mod token;
 
 pub use dashboard::{DASHBOARD, DashboardPlace, RELAY};
 pub use inside::inside;
-pub use launcher::{grows, program};
+pub use launcher::{grows, program, read_program};
+pub use ray_job::{
+    Entrypoint, PROGRAM_FOLDER, ReadEntrypoint, entrypoint, read_entrypoint, start_params,
+};
 pub use status::{ClusterStatus, GrowthStatus, RayResources, STATUS, WaitingPart};
 pub use token::{TOKEN, begins_cluster, set_token};

@@ -34,10 +34,14 @@ pub struct ClusterStatus {
 /// Further nodes that a cluster has asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrowthStatus {
-    /// Most further nodes.
+    /// Most nodes that it may have besides its own.
     pub nodes: u32,
     /// Number of nodes of each job that has not ended, by the number of the job.
     pub asked: BTreeMap<String, u32>,
+    /// Those that are pending.
+    pub pending: Vec<String>,
+    /// Reason why none can be asked for now.
+    pub error: Option<String>,
 }
 
 /// Amounts of the resources that are shown; a missing one is 0.
@@ -128,26 +132,28 @@ impl GrowthStatus {
     /// Says what the cluster does about the parts that wait.
     fn part(&self) -> WaitingPart {
         let asked: u32 = self.asked.values().sum();
-        let noun = |count: u32| if count == 1 { "node" } else { "nodes" };
-        let jobs: Vec<&str> = self.asked.keys().map(String::as_str).collect();
-        match jobs.as_slice() {
-            [] => WaitingPart {
-                text: format!(
-                    "the cluster may grow by {} {}, but that would not help now",
-                    self.nodes,
-                    noun(self.nodes)
-                ),
-                hint: Some("what needs more nodes than the range of `tasks` allows, or larger ones, is not asked for".to_owned()),
-            },
-            [first, ..] => WaitingPart {
-                text: format!(
-                    "{asked} of {} further {} are there or asked for: job {}",
-                    self.nodes,
-                    noun(self.nodes),
-                    jobs.join(", ")
-                ),
-                hint: Some(format!("`muster explain {first}` says why they are pending")),
-            },
+        let nouns = |count: u32| if count == 1 { "node" } else { "nodes" };
+        if let Some(error) = &self.error {
+            let text = format!("the cluster cannot ask for further nodes: {error}");
+            return WaitingPart { text, hint: None };
+        }
+        let Some(first) = self.pending.first() else {
+            let text = format!(
+                "{asked} of at most {} further {} have been asked for",
+                self.nodes,
+                nouns(self.nodes)
+            );
+            let hint = "what needs more nodes than the range of `tasks` allows, or larger ones, is not asked for";
+            return WaitingPart { text, hint: Some(hint.to_owned()) };
+        };
+        let waiting: u32 = self.pending.iter().filter_map(|job| self.asked.get(job)).sum();
+        WaitingPart {
+            text: format!(
+                "{waiting} further {} are pending: job {}",
+                nouns(waiting),
+                self.pending.join(", ")
+            ),
+            hint: Some(format!("`muster explain {first}` says why")),
         }
     }
 }
@@ -226,10 +232,11 @@ impl ClusterStatus {
         if group.is_infeasible {
             return WaitingPart {
                 text: format!(
-                    "{name} can never be placed: it needs {needs}; the cluster has {}",
+                    "{name} {} be placed: it needs {needs}; the cluster has {}",
+                    self.never(),
                     self.nodes_text()
                 ),
-                hint: Some("give the job more or larger nodes, or the group fewer bundles or another strategy".to_owned()),
+                hint: self.advice("give the job more or larger nodes, or the group fewer bundles or another strategy"),
             };
         }
         let lost = if group.state == "RESCHEDULING" {
@@ -242,17 +249,18 @@ impl ClusterStatus {
 
     /// Says why actors or tasks of one kind wait.
     fn part(&self, what: &str, name: &str, count: usize, needs: RayResources) -> WaitingPart {
-        let (subject, waits, can, each) = match count {
-            1 => (format!("{what} `{name}`"), "waits", "can", ""),
-            _ => (format!("{count} {what}s `{name}`"), "wait", "can", " each"),
+        let (subject, waits, each) = match count {
+            1 => (format!("{what} `{name}`"), "waits", ""),
+            _ => (format!("{count} {what}s `{name}`"), "wait", " each"),
         };
         if !self.nodes.iter().any(|node| needs.fits(*node)) {
             return WaitingPart {
                 text: format!(
-                    "{subject} {can} never start: no node has {needs}; the cluster has {}",
+                    "{subject} {} start: no node has {needs}; the cluster has {}",
+                    self.never(),
                     self.nodes_text()
                 ),
-                hint: Some("a node of the cluster is a task of the job: give each more `gpus-per-task` or `cpus`".to_owned()),
+                hint: self.advice("a node of the cluster is a task of the job: give each more `gpus-per-task` or `cpus`"),
             };
         }
         // One that asks for a GPU without saying how many CPUs it needs takes a CPU, too.
@@ -263,6 +271,19 @@ impl ClusterStatus {
         });
         let text = format!("{subject} {waits} for {needs}{each}; {}", self.in_use());
         WaitingPart { text, hint }
+    }
+
+    /// Says that something does not fit: for ever, unless nodes are on their way.
+    fn never(&self) -> &'static str {
+        if self.may_get_nodes() { "cannot yet" } else { "can never" }
+    }
+
+    fn advice(&self, text: &str) -> Option<String> {
+        (!self.may_get_nodes()).then(|| text.to_owned())
+    }
+
+    fn may_get_nodes(&self) -> bool {
+        self.growth.as_ref().is_some_and(|growth| !growth.asked.is_empty())
     }
 
     /// Returns the deadlock of drivers that each hold GPUs and wait for more while none is free.
@@ -397,6 +418,43 @@ mod tests {
         assert!(said[1].starts_with("actor `Big` can never start: no node has 8 GPUs and 1 CPU; the cluster has one node with 4 GPUs and 2 CPUs | "), "{said:?}");
         assert!(said[2].starts_with("task `eval` waits for 1 GPU and 1 CPU; "), "{said:?}");
         assert_eq!(said.len(), 3);
+    }
+
+    #[test]
+    fn a_growing_cluster_says_what_it_does_about_it() {
+        let growth = |asked: &[(&str, u32)], pending: &[&str], error: Option<&str>| GrowthStatus {
+            nodes: 4,
+            asked: asked.iter().map(|(job, nodes)| ((*job).to_owned(), *nodes)).collect(),
+            pending: pending.iter().map(|job| (*job).to_owned()).collect(),
+            error: error.map(str::to_owned),
+        };
+        let said = |growth: GrowthStatus| {
+            let task = PendingTask {
+                name: "eval".to_owned(),
+                driver: "01".to_owned(),
+                needs: resources(1.0, 1.0),
+            };
+            texts(&ClusterStatus {
+                nodes: vec![resources(0.0, 1.0)],
+                tasks: vec![task],
+                growth: Some(growth),
+                ..ClusterStatus::default()
+            })
+        };
+        let none = said(growth(&[], &[], None));
+        assert!(none[0].starts_with("task `eval` can never start: no node has 1 GPU"), "{none:?}");
+        assert!(
+            none[1].starts_with("0 of at most 4 further nodes have been asked for | "),
+            "{none:?}"
+        );
+        let pending = said(growth(&[("7", 2), ("8", 1)], &["7"], None));
+        assert!(
+            pending[0].starts_with("task `eval` cannot yet start: no node has 1 GPU"),
+            "{pending:?}"
+        );
+        assert_eq!(pending[1], "2 further nodes are pending: job 7 | `muster explain 7` says why");
+        let failed = said(growth(&[], &[], Some("no space")));
+        assert_eq!(failed[1], "the cluster cannot ask for further nodes: no space");
     }
 
     #[test]

@@ -30,10 +30,8 @@ fn gangs(cases: &[(&Value, &Value)]) -> Vec<Vec<u32>> {
     let begin = "import collections, json, os, subprocess, sys, threading, time\n\
         from types import SimpleNamespace\nSETTINGS = {\"object_store_percent\": 25}\nENV = {}\n";
     let program = format!("{begin}{GROWTH}{ASK}");
-    let output = Command::new("python3")
-        .args(["-c", &program, &json!(cases).to_string()])
-        .output()
-        .unwrap();
+    let output =
+        Command::new("python3").args(["-c", &program, &json!(cases).to_string()]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -63,6 +61,9 @@ fn what_waits_becomes_gangs_of_nodes() {
         (json!({"single": [[{"GPU": 2}, 2], [{"CPU": 1}, 2]]}), &head, vec![1, 1]),
         (json!({"single": [[{"GPU": 1}, 1_000_000]]}), &none, vec![1, 1, 1, 1]),
         (json!({"single": [[{"memory": 3e9}, 1]]}), &none, vec![1]),
+        // The model of a GPU is known when its node is there; zeros need nothing.
+        (json!({"single": [[{"GPU": 1, "accelerator_type:H100": 0.001}, 1]]}), &none, vec![1]),
+        (json!({"groups": [["PACK", [[{"GPU": 0, "CPU": 1}, 1]]]]}), &json!([{"CPU": 1}]), vec![]),
     ];
     let asked: Vec<(&Value, &Value)> = cases.iter().map(|case| (&case.0, case.1)).collect();
     for ((demand, free, expected), answer) in cases.iter().zip(gangs(&asked)) {

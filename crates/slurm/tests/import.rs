@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use muster_model::imported::{ImportOutcome, ImportReport};
+use muster_model::imported::{ImportOutcome, ImportReport, LaunchMode};
 use muster_slurm::import::{self, ImportInput, NotAScript, ids};
 
 fn folder(name: &str) -> PathBuf {
@@ -205,4 +205,174 @@ fn scripts_that_pages_print_are_found_wrong_where_they_are() {
     let (rules, processes) = found("--job-name=train");
     assert_eq!(rules, ["fixed-port", "meeting-without-id", "no-memory", "no-time"]);
     assert_eq!(processes, [Some(64)]);
+}
+
+/// Returns a script on two nodes with these lines before the head, and after the workers.
+fn with_ray(before: &str, after: &str) -> String {
+    format!(
+        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n#SBATCH --cpus-per-task=16\n\
+         {before}\nH=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n\
+         srun -N1 -n1 -w $H ray start --head --port=6379 --block &\n\
+         srun -N1 -n1 -x $H ray start --address=$H:6379 --block &\nsleep 30\n{after}\n"
+    )
+}
+
+fn job_of_ray(text: &str) -> Option<String> {
+    let report = import(text, "x").unwrap();
+    (report.launch.how == LaunchMode::Ray).then_some(report.job)
+}
+
+#[test]
+fn what_every_node_needs_is_prepared_in_the_order_of_the_script() {
+    let mut wrong = Vec::new();
+    let mut check = |before: &str, after: &str, expected: &[&str]| {
+        let job = job_of_ray(&with_ray(before, after)).unwrap_or_default();
+        if !expected.iter().all(|part| job.contains(part)) {
+            wrong.push(format!("{before:?} {after:?}: {expected:?}\n{job}"));
+        }
+    };
+    let program = "python train.py";
+    check("", program, &["  #!/bin/bash\n  python train.py\n"]);
+    check("export A=1", program, &["env:\n  A: \"1\"\n"]);
+    check("module load cuda\nexport A=1", program, &["    module load cuda\n    export A=1\n"]);
+    check("export A=~/x", program, &["setup: |\n    export A=~/x\n"]);
+    check("export A+=x", program, &["setup: |\n    export A+=x\n"]);
+    check("export R=/r\nexport A=$R/src", program, &["  R: /r\n", "    export A=$R/src\n"]);
+    check("export NUM=16", program, &["  NUM: \"16\"\n"]);
+    check("export REDIS_URL=redis://cache:6379", program, &["REDIS_URL: \"redis://cache:6379\""]);
+    check("set -e\nmodule load cuda", program, &["    module load cuda\n", "  set -e\n"]);
+    check("cd $SLURM_SUBMIT_DIR\nmodule load cuda", program, &["  cd $SLURM_SUBMIT_DIR\n"]);
+    check("source /v/bin/activate", program, &["python: /v/bin/python3"]);
+    check("source /opt/bin/activate env", program, &["    source /opt/bin/activate env\n"]);
+    check("source env.sh", "python train.py $SLURM_JOB_ID $HOME $1", &["    source env.sh\n"]);
+    check("M=/x", "python train.py $M", &["  M=/x\n", "  python train.py $M\n"]);
+    check("", "python train.py &\nwait", &["  python train.py\n"]);
+    check("", "python a.py\npython b.py &\nwait", &["  python a.py\n  python b.py\n"]);
+    check("trap 'ray stop' EXIT", program, &["  #!/bin/bash\n  python train.py\n"]);
+    check("", "echo ray start worked\npython train.py", &["  echo ray start worked\n"]);
+    check("", "for ((i = 0; i < 2; i++)); do python train.py $i; done", &["python train.py $i"]);
+    check(
+        "eval \"$(conda shell.bash hook)\"\nconda activate ray",
+        program,
+        &["    eval \"$(conda shell.bash hook)\"\n    conda activate ray\n"],
+    );
+    check("ray stop --force\nexport A=1", program, &["  A: \"1\"\n"]);
+    let submit = "ray job submit --address=http://127.0.0.1:8265 --working-dir . -- python a.py";
+    check("", submit, &["  python a.py\n"]);
+    check("", "srun --overlap -N1 --ntasks-per-node=1 -n1 python a.py", &["  python a.py\n"]);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_script_of_ray_whose_job_would_differ_stays_as_it_is() {
+    let program = "python train.py";
+    let scripts = [
+        // A program that runs beside the next one.
+        ("", "nvidia-smi dmon > gpu.log &\npython train.py"),
+        ("", "nvidia-smi dmon &\npython train.py"),
+        ("", "python serve.py &\nsleep 60\npython client.py"),
+        ("", "(python train.py) &\nwait"),
+        ("", "for i in 1 2; do\n  (python train.py $i) &\ndone\nwait"),
+        // What the preparation needs comes before it.
+        ("VENV=/x\nsource $VENV/bin/activate", program),
+        ("ROOT=/x\nexport PYTHONPATH=$ROOT/src", program),
+        ("B=$(conda info --base)\nsource $B/etc/profile.d/conda.sh", program),
+        ("A=1\nexport A", program),
+        ("A=1\nexport A=2", program),
+        ("OLD=$A\nexport A=2", program),
+        ("export A=1\nA=2", program),
+        ("PATH=/x:$PATH", program),
+        ("cd /proj\nsource venv/bin/activate", program),
+        ("cd /proj", program),
+        ("pushd /proj\nsource env.sh", program),
+        ("tar xf v.tar\nsource v/bin/activate", program),
+        ("if [ -d v ]; then\n  source v/bin/activate\nfi", program),
+        ("unset A", program),
+        ("set -a\nsource env.sh", program),
+        ("source $1/env.sh", program),
+        ("source env.sh", "python train.py $MODEL"),
+        ("source v/bin/activate\nmodule load python", program),
+        ("source v/bin/activate\nexport PATH=/x:$PATH", program),
+        ("export A=$(hostname)", program),
+        ("N=$(scontrol show hostnames)\nexport A=$N", program),
+        ("load() {\n  module load cuda\n}\nload", program),
+        ("printf -v A %s x\nexport B=$A", program),
+        ("conda create -y -n ray python=3.11", program),
+        ("eval python prepare.py", program),
+        // What goes with the cluster is more than the cluster.
+        ("trap 'ray stop; cp -r out /x' EXIT", program),
+        ("if true; then\n  M=/x\n  ray status\nfi", "python train.py $M"),
+        ("H=a\nexport A=$H:6379 M=/x", program),
+        ("ray status\nfor ((i = 0; i < 2; i++)); do ray status; python train.py; done", program),
+        ("", "if true; then\n  export M=/x\n  ray status\nfi\npython train.py"),
+        // Ray that other programs start.
+        ("ssh node 'ray stop --force'", program),
+        ("for n in a b; do\n  ssh $n \"ray start --address=$A\"\ndone", program),
+        ("pdsh -w a,b ray  start --address=$A", program),
+        ("timeout 60 ray start --address=$A", program),
+        ("RAY=/x/ray\n$RAY start --address=$A", program),
+        ("cat > w.sh <<X\nray start --address=$A\nX", program),
+        // Programs that would run otherwise.
+        ("", "srun --nodes=1 --ntasks-per-node=8 python train.py"),
+        ("", "ray job submit --working-dir ./src -- python train.py"),
+        ("", "ray job submit --runtime-env env.yaml -- python train.py"),
+        ("", "ray job submit --entrypoint-num-cpus=1 -- python train.py"),
+    ];
+    let wrong: Vec<_> = scripts
+        .into_iter()
+        .filter_map(|(before, after)| Some((before, after, job_of_ray(&with_ray(before, after))?)))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let elsewhere = with_ray("cd $SLURM_SUBMIT_DIR", program)
+        .replace("#SBATCH --nodes", "#SBATCH --chdir=/x\n#SBATCH --nodes");
+    assert_eq!(job_of_ray(&elsewhere), None);
+}
+
+#[test]
+fn a_start_of_ray_with_more_around_it_stays_in_its_script() {
+    let written = "srun -N1 -n1 -x $H ray start --address=$H:6379 --block";
+    for (worker, is_converted) in [
+        (written, true),
+        ("ray start --address=$H:6379 --block", true),
+        ("nohup srun -N1 -n1 nohup ray start --address=$H:6379 --block", true),
+        ("srun -N1 -n1 bash -c 'module load cuda; ray start --address=$H:6379 --block'", false),
+        ("bash -c 'ray start --address=$H:6379; python serve.py'", false),
+        ("bash -c 'ray start --address=$H:6379'", false),
+        ("RAY_x=0 ray start --address=$H:6379", false),
+        ("RAY_x=0 srun -N1 -n1 ray start --address=$H:6379", false),
+        ("CUDA_VISIBLE_DEVICES=0,1 ray start --address=$H:6379", false),
+        ("env X=1 ray start --address=$H:6379", false),
+        ("srun -N1 -n1 env X=1 ray start --address=$H:6379", false),
+        ("srun -N1 -n1 --export=ALL,X=1 ray start --address=$H:6379", false),
+        ("srun -N1 -n1 --chdir=/x ray start --address=$H:6379", false),
+        ("srun -N1 -n1 singularity exec x.sif ray start --address=$H:6379", false),
+        // Another number of nodes than the job has.
+        ("srun -N2 -n2 ray start --address=$H:6379", false),
+    ] {
+        let text = with_ray("", "python train.py").replace(written, worker);
+        assert_eq!(job_of_ray(&text).is_some(), is_converted, "{worker}");
+    }
+    let text = with_ray("", "python train.py").replace(&format!("{written} &\n"), "");
+    assert_eq!(job_of_ray(&text), None, "one node of two");
+}
+
+#[test]
+fn nodes_of_ray_that_are_told_other_sizes_than_the_job_has_stay_in_their_script() {
+    let check = |head: &str, worker: &str, is_converted: bool| {
+        let text = with_ray("CPUS=$((SLURM_CPUS_PER_TASK / 2))", "python train.py")
+            .replace("--head", &format!("--head {head}"))
+            .replace("--address", &format!("{worker} --address"));
+        assert_eq!(job_of_ray(&text).is_some(), is_converted, "{head}, {worker}");
+    };
+    check("--num-gpus=4 --num-cpus=16", "--num-gpus 4 --num-cpus $SLURM_CPUS_PER_TASK", true);
+    check("--num-gpus=4", "", true);
+    check("--num-gpus=$SLURM_GPUS", "--num-gpus=$SLURM_GPUS", true);
+    check("--num-gpus=0", "", false);
+    check("--num-gpus=4", "--num-gpus=2", false);
+    check("--num-gpus=2", "--num-gpus=2", false);
+    check("--num-gpus=$SLURM_GPUS", "--num-gpus=$X", false);
+    check("--num-gpus=$X", "", false);
+    check("--num-cpus=8", "--num-cpus=16", false);
+    check("--num-cpus=$CPUS", "--num-cpus=$CPUS", false);
+    check("--resources='{\"a\": 1}'", "", false);
 }

@@ -87,7 +87,11 @@ async fn ray_state(
     let client = connect::find(&app.global)?;
     let element = explained.explanation.element;
     let detail = client.job(element.job, None).await.map_err(Failure::from)?;
-    Ok(detail.has_ray.then(|| RayReport::read(app, job)))
+    let job = match detail.job.array {
+        Some(_) => format!("{}[{}]", element.job, element.index),
+        None => job.to_owned(),
+    };
+    Ok(detail.has_ray.then(|| RayReport::read(app, &job)))
 }
 
 async fn explain_job(app: &App, job: &str) -> Result<ExplainResponse> {

@@ -79,7 +79,9 @@ fn mistakes_have_a_next_step() {
     home.write("values.yaml", "replicas: 2\n");
     let none = home.words("check ray values.yaml").code(2).stderr;
     assert!(none.contains("values.yaml holds no object of Kubernetes"), "{none}");
-    let slurm = home.words("check ray --on slurm").code(1).stderr;
+    let mut command = home.command(&["check", "ray", "--on", "slurm"]);
+    let slurm = HomeRun::of(command.env("PATH", home.path("none")).output().unwrap());
+    let slurm = slurm.code(1).stderr;
     assert!(slurm.contains("squeue is not installed here"), "{slurm}");
 }
 

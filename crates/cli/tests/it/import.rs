@@ -66,20 +66,12 @@ fn a_script_that_became_a_job_becomes_the_same_job_again_and_asks_slurm_for_the_
         let second = imported(&home, "again.sbatch");
         assert_eq!(second["launch"]["how"], "exported", "{name}");
         let again = second["job"].as_str().unwrap();
-        // An exported Ray job is not recognised as one (ADR 0044): its tasks run the launcher.
-        if first["launch"]["how"] == "ray" {
-            assert!(
-                job.contains("\nkind: ray\n") && again.contains("ray.scripts"),
-                "{job}\n{again}"
-            );
-        } else {
-            assert_eq!(
-                checked(again),
-                checked(job),
-                "{name}:\n{job}\n{again}\n{}",
-                home.read("again.sbatch")
-            );
-        }
+        assert_eq!(
+            checked(again),
+            checked(job),
+            "{name}:\n{job}\n{again}\n{}",
+            home.read("again.sbatch")
+        );
         // 2. All options of the script are in the exported one, except those that the import
         //    reported as
         //    not converted.
@@ -207,6 +199,22 @@ fn a_service_comes_back_as_the_replicas_that_slurm_was_given() {
         back.stdout,
         "name: srv\nkind: service\nreplicas: 2\nport: 8000\ntime: 1h\nrun: \"python serve.py\"\n"
     );
+}
+
+/// The launcher in the script is no program of the job.
+#[test]
+fn a_ray_job_round_trips_with_the_terms_of_its_cluster() {
+    let home = Home::new();
+    for terms in ["{version: \"2.60.0\", wait: 3}", "{python: /venv/bin/python, dashboard: false}"]
+    {
+        let job = format!(
+            "name: tune\nkind: ray\ntime: 2h\nray: {terms}\nrun: \"python train.py\"\ngroups:\n  - name: head\n    cpus: 4\n  - name: worker\n    tasks: 4\n    gpus-per-task: 8\n"
+        );
+        home.write("tune.yaml", &job);
+        home.words("export slurm tune.yaml -o tune.sbatch --force").ok();
+        let back = home.words("import tune.sbatch").ok();
+        assert_eq!(back.stdout, job);
+    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod jobs;
 mod kueue;
 mod pod_watch;
 mod queues;
+mod ray;
 mod real_nodes;
 mod scheduler;
 mod scheduler_process;

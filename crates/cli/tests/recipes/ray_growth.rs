@@ -10,7 +10,7 @@ use crate::python;
 use crate::ray::{PATIENCE, node_folders, nothing_runs_in, submit};
 
 /// Waits for a condition while a job runs; its end before that fails the test with what it printed.
-fn until(home: &Home, job: u64, what: &str, mut done: impl FnMut() -> bool) {
+fn until(home: &Home, job: u64, what: &str, done: impl Fn() -> bool) {
     home.until_within(PATIENCE, what, || {
         let is_done = done();
         let state = home.job(job).state;
@@ -49,14 +49,14 @@ while len(nodes()) > 1:
     time.sleep(0.5)
 sys.exit(7)
 "#;
-    let fields = "tasks: 1..3\ngpus-per-task: 1\ncpus: 0.25";
+    let fields = "tasks: 1..3\ngpus-per-task: 1";
     submit(&home, "grows", fields, "idle: 4s", program);
     until(&home, 1, "the large group waits", || home.path("large").exists());
     // The state API learns of it a moment later.
     until(&home, 1, "the reason is told", || {
         let said = home.words("explain grows").ok().stdout;
         said.contains("placement group `large` (STRICT_SPREAD) can never be placed")
-            && said.contains("may grow by 2 nodes, but that would not help now")
+            && said.contains("0 of at most 2 further nodes have been asked for")
     });
     home.write("go", "");
     until(&home, 1, "the group is placed", || home.path("three").exists());
@@ -103,7 +103,7 @@ tuner = tune.Tuner(
 results = tuner.fit()
 say("results", json.dumps(sorted(one.metrics["loss"] for one in results if not one.error)))
 "#;
-    let fields = "tasks: 1..3\ngpus-per-task: 1\ncpus: 0.25\ngrace: 20s";
+    let fields = "tasks: 1..3\ngpus-per-task: 1\ngrace: 20s";
     submit(&home, "search", fields, "idle: 4s", program);
     let nodes = |count: &str| {
         let count = count.to_owned();
@@ -112,7 +112,10 @@ say("results", json.dumps(sorted(one.metrics["loss"] for one in results if not o
     };
     until(&home, 1, "the cluster has three nodes", nodes("3"));
     // Another job needs the two.
-    home.write("other.yaml", "name: other\ngpus: 2\nrun: while [ ! -e gone ]; do sleep 0.1; done\n");
+    home.write(
+        "other.yaml",
+        "name: other\ngpus: 2\nrun: while [ ! -e gone ]; do sleep 0.1; done\n",
+    );
     let other: serde_json::Value = home.words("run other.yaml --json").json();
     let other = other["jobs"][0]["job"].as_u64().unwrap();
     until(&home, 1, "the other job runs", || home.job(other).state == JobState::Running);
@@ -135,7 +138,7 @@ fn a_cluster_without_a_program_serves_others_and_ends_when_idle() {
     home.write(
         "lab.yaml",
         &format!(
-            "name: lab\nkind: ray\ntasks: 2\ngpus-per-task: 1\ncpus: 0.5\nray: {{python: {}, idle: 25s}}\n",
+            "name: lab\nkind: ray\ntasks: 2\ngpus-per-task: 1\nray: {{python: {}, idle: 25s}}\n",
             python.display()
         ),
     );

@@ -92,7 +92,8 @@ fn a_ray_cluster_grows_by_further_jobs() {
     let folder = cluster.work().join("ray-grows");
     std::fs::create_dir(&folder).unwrap();
     let program = folder.join("program.py");
-    std::fs::write(&program, format!("FOLDER = {:?}\n{PROGRAM}", folder.display().to_string())).unwrap();
+    std::fs::write(&program, format!("FOLDER = {:?}\n{PROGRAM}", folder.display().to_string()))
+        .unwrap();
     let text = format!(
         "name: ray-grows\nkind: ray\ntasks: 1..2\ngpus-per-task: 1\nmemory: 3GB\ntime: 15m\nray: {{python: {python}}}\n\
          run: {python} {}\n",

@@ -12,7 +12,6 @@ use muster_api::types::{
     ExplainResponse, JobDetail, ScaleRequest,
 };
 use muster_backends::segments;
-use muster_model::payload::TaskCommand;
 use muster_model::view::{ElementView, JobView, MissingOutput};
 use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, Replicas};
 
@@ -49,13 +48,15 @@ pub(super) async fn one(
         files: None,
         logs: Vec::new(),
         missing_output: Vec::new(),
-        has_ray: what.as_ref().is_some_and(has_ray),
+        has_ray: false,
         enforcement: daemon::enforcement(&app.backend.capabilities(), spec.as_deref()),
         now,
         job: as_seen_by(&caller, view),
     };
     if may_touch {
         detail.commands = what.as_ref().map(commands);
+        let mut commands = what.iter().flat_map(|what| what.commands.values());
+        detail.has_ray = commands.any(muster_ray::begins_cluster);
         let from =
             |what: &StoredCommands, file: &str| what.workdir.join(file).display().to_string();
         let named = what.as_ref().filter(|what| !what.files.is_empty());
@@ -235,10 +236,6 @@ pub(super) fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
 }
 
 /// Returns the commands as a user would type them.
-fn has_ray(what: &StoredCommands) -> bool {
-    what.commands.values().any(|command| matches!(command, TaskCommand::Ray(_)))
-}
-
 fn commands(what: &StoredCommands) -> BTreeMap<String, String> {
     what.commands.iter().map(|(group, command)| (group.to_string(), command.text())).collect()
 }

@@ -60,6 +60,8 @@ pub(crate) struct About {
     pub(crate) virtual_gpus: u32,
     /// Queue file that the daemon was started with.
     pub(crate) queues_file: Option<PathBuf>,
+    /// Socket that its clients use.
+    pub(crate) socket: Option<PathBuf>,
     pub(crate) started: muster_model::Time,
 }
 

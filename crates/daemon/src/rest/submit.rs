@@ -20,6 +20,8 @@ use crate::failure::ApiFailure;
 
 /// Longest idempotency key in bytes.
 const MAX_KEY_BYTES: usize = 128;
+/// Variable by which clients find a daemon.
+const SOCKET_VARIABLE: &str = "MUSTER_SOCKET";
 
 pub(super) async fn submit(
     State(app): State<ApiState>,
@@ -60,7 +62,13 @@ pub(super) async fn submit(
         let check = |job: &CheckedJob| access::check(&known.queues, caller.submitter(), &job.spec);
         checked.iter().try_for_each(check)?;
     }
-    let submission = submission(checked, request, &caller, user, clock)?;
+    let mut submission = submission(checked, request, &caller, user, clock)?;
+    let payloads = submission.drafts.iter_mut().map(|draft| &mut draft.payload);
+    for payload in payloads.filter(|one| one.commands.values().any(muster_ray::grows)) {
+        // The further nodes of a Ray cluster must be jobs of this daemon.
+        let socket = app.about.socket.as_ref().map(|socket| socket.display().to_string());
+        payload.env.extend(socket.map(|socket| (SOCKET_VARIABLE.to_owned(), socket)));
+    }
 
     // 3. Judge for a dry run, submit otherwise.
     if !dry_run {

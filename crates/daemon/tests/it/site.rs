@@ -113,6 +113,7 @@ impl TestSite {
             virtual_gpus: 8,
             queues: None,
             queues_file: None,
+            socket: None,
             default_time: self.default_time,
             retention: self.retention,
             warnings: Vec::new(),

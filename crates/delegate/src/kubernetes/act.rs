@@ -162,7 +162,9 @@ impl KubernetesScheduler {
             }
         }
         let is_of_kueue = found.job().label(names::KUEUE_QUEUE).is_some();
-        if is_of_kueue || !found.key.api.is_batch() && found.key.api.kind != "JobSet" {
+        let can_be_held =
+            found.key.api.is_batch() || matches!(found.key.api.kind, "JobSet" | "RayJob");
+        if is_of_kueue || !can_be_held {
             return Err(RequestError::refused("its scheduler ignores a hold")
                 .hint("`muster cancel` ends it; submit it again when it may start"));
         }
@@ -188,7 +190,7 @@ impl KubernetesScheduler {
         }
         let mut body = json!({"metadata": {"annotations": {names::HELD: Value::Null}}});
         // No scheduler starts a job without a queue.
-        if found.job().label(names::QUEUE).is_none() {
+        if found.job().label(names::QUEUE).is_none() || found.job().is_ray() {
             body["spec"] = suspend(found, false)["spec"].take();
         }
         self.server().await?.merge(&found.key.path(), &body).await?;
@@ -212,7 +214,7 @@ impl KubernetesScheduler {
         server.merge(&path, &suspend(found, true)).await?;
         // The scheduler of its queue starts it again, but the elements of an array together. Otherwise its
         // controller would not notice a suspension that ends before the pods do.
-        if job.label(names::QUEUE).is_none() || job.array().is_some() {
+        if job.label(names::QUEUE).is_none() || job.array().is_some() || job.is_ray() {
             (self.settings.warn)(&format!(
                 "waiting for the end of its pods; if this is interrupted, `muster release {name}` starts it again"
             ));

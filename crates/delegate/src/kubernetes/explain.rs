@@ -1,8 +1,9 @@
 //! Explanations, nodes and queues, as the scheduler inside the cluster would give them.
 
 use muster_api::types::{ExplainResponse, NodeList, QueueList};
+use muster_kubernetes::job::view;
 use muster_kubernetes::names;
-use muster_model::{ElementId, JobId};
+use muster_model::{ElementId, JobId, Reason};
 use muster_operator::ObjectName;
 use muster_operator::reader::{ClusterReader, ReaderSettings};
 
@@ -15,7 +16,12 @@ impl KubernetesScheduler {
     /// Explains why a job waits, or where it runs.
     pub(super) async fn explain(&self, job: JobId, index: Option<u32>) -> Result<ExplainResponse> {
         let found = self.find(job).await?;
-        let name = format!("{}/{}", found.key.api.word(), found.key.name);
+        // The gang of a RayJob is its cluster; its name stays when the cluster is deleted.
+        let cluster = found.job().ray_cluster().filter(|_| !found.pods().is_empty());
+        let name = match cluster {
+            Some(cluster) => format!("raycluster/{cluster}"),
+            None => format!("{}/{}", found.key.api.word(), found.key.name),
+        };
         let name: ObjectName = match name.parse() {
             Ok(name) => name,
             // Replicas of a service are no gang, and the gang of a Volcano Job is another object.
@@ -56,7 +62,12 @@ fn pod_to_explain(found: &FoundJob) -> Result<ObjectName> {
     let pods = found.pods();
     let pod = pods.iter().find(is_waiting).or(pods.first()).ok_or_else(|| {
         let name = &found.key.name;
-        RequestError::refused(format!("{name} has no pods yet"))
+        let text = match view(found.job(), &pods, "").waiting_for {
+            Some(Reason::Native { message, .. }) => format!("{name} has no pods yet: {message}"),
+            Some(Reason::Held) => format!("{name} is held: `muster release` starts it"),
+            _ => format!("{name} has no pods yet"),
+        };
+        RequestError::refused(text)
             .hint(format!("`kubectl describe {}/{name}` shows why", found.key.api.word()))
     })?;
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();

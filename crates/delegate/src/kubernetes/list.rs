@@ -201,17 +201,31 @@ impl KubernetesScheduler {
     async fn read_some(&self, server: &ApiServer, keys: &[JobKey]) -> Result<JobObjects> {
         let lists = keys.iter().map(|key| async move {
             let objects = format!("{}?fieldSelector=metadata.name%3D{}", key.list_path(), key.name);
-            let (jobs, pods) =
-                tokio::try_join!(server.list(objects), server.list(key.pods_path()))?;
-            Ok::<_, RequestError>((key, jobs, pods))
+            if key.api.kind != "RayJob" {
+                let pods = key.pods_path(&key.name);
+                let (jobs, pods) = tokio::try_join!(server.list(objects), server.list(pods))?;
+                return Ok::<_, RequestError>((key, jobs, Some(pods)));
+            }
+            // A RayJob says which cluster has its pods.
+            let jobs = server.list(objects).await?;
+            let object = jobs.items.first();
+            let cluster =
+                object.and_then(|object| JobObject { api: key.api, object }.pod_label_value());
+            let pods = match cluster.map(|cluster| key.pods_path(cluster)) {
+                Some(path) => Some(server.list(path).await?),
+                None => None,
+            };
+            Ok((key, jobs, pods))
         });
         let mut listed = Vec::new();
         let mut objects = JobObjects::default();
         for (key, jobs, pods) in try_join_all(lists).await? {
             listed.push((jobs.path, jobs.version));
-            listed.push((pods.path, pods.version));
             objects.add_jobs(key.api, &key.root, jobs.items);
-            objects.add_pods(key.api.pod_label, pods.items);
+            if let Some(pods) = pods {
+                listed.push((pods.path, pods.version));
+                objects.add_pods(key.api.pod_label, pods.items);
+            }
         }
         if objects.jobs.iter().any(|(_, object)| waits_for_kueue(object)) {
             objects.add_kueue_reasons(server).await;
@@ -322,14 +336,18 @@ impl JobObjects {
         self.kueue_reasons = list.items.iter().filter_map(kueue::waiting_reason).collect();
     }
 
-    fn pods_of(&self, key: &JobKey) -> &[Value] {
-        let name = format!("{} {}", key.api.pod_label, key.name);
+    fn pods_of(&self, key: &JobKey, object: &Value) -> &[Value] {
+        let job = JobObject { api: key.api, object };
+        let Some(value) = job.pod_label_value() else { return &[] };
+        let name = format!("{} {value}", key.api.pod_label);
         self.pods.get(&(key.namespace.clone(), name)).map_or(&[], Vec::as_slice)
     }
 
     /// Returns each job with its pods.
     pub(super) fn with_pods(&self) -> impl Iterator<Item = (&JobKey, &Value, Vec<&Value>)> {
-        self.jobs.iter().map(|(key, object)| (key, object, self.pods_of(key).iter().collect()))
+        self.jobs
+            .iter()
+            .map(|(key, object)| (key, object, self.pods_of(key, object).iter().collect()))
     }
 
     fn views(&self, namespace: &str) -> impl Iterator<Item = JobView> {
@@ -347,7 +365,7 @@ impl JobObjects {
             |(key, object): &(JobKey, Value)| JobObject { api: key.api, object }.number() == job;
         let at = self.jobs.iter().position(is_it)?;
         let (key, object) = self.jobs.swap_remove(at);
-        let pods = self.pods_of(&key).to_vec();
+        let pods = self.pods_of(&key, &object).to_vec();
         Some(FoundJob { key, object, pods })
     }
 }

@@ -15,6 +15,9 @@ use super::{KubernetesScheduler, REREAD_INTERVAL, RequestError, Result};
 /// Most bytes that one read returns.
 const CHUNK_BYTES: usize = 64 << 10;
 
+/// Container in the pod of a RayJob's head that prints what its program prints.
+const SUBMITTER: &str = "ray-job-submitter";
+
 /// Container of a task.
 struct TaskContainer {
     pod: String,
@@ -33,9 +36,15 @@ impl KubernetesScheduler {
                 .hint("`kubectl get pods` lists them, `kubectl logs POD` shows their output"));
         }
         let (found, task) = self.started_task(job, &query).await?;
+        let is_submitter = |pod: &&Value| {
+            let mut containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+            pod["metadata"]["name"] == *task.pod && containers.any(|one| one["name"] == SUBMITTER)
+        };
+        let has_submitter = found.job().is_ray() && found.pods.iter().any(|pod| is_submitter(&pod));
+        let container = if has_submitter { SUBMITTER } else { &task.container };
         let mut path = format!(
-            "/api/v1/namespaces/{}/pods/{}/log?container={}",
-            found.key.namespace, task.pod, task.container
+            "/api/v1/namespaces/{}/pods/{}/log?container={container}",
+            found.key.namespace, task.pod
         );
         if query.follow {
             path.push_str("&follow=true");

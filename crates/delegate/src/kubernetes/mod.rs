@@ -94,11 +94,11 @@ impl JobKey {
         format!("{}/namespaces/{}/{}", self.root, self.namespace, self.api.plural)
     }
 
-    /// Returns the path of its pods.
-    fn pods_path(&self) -> String {
+    /// Returns the path of its pods, whose label has this value.
+    fn pods_path(&self, value: &str) -> String {
         let label = self.api.pod_label.replace('/', "%2F");
-        let Self { namespace, name, .. } = self;
-        format!("/api/v1/namespaces/{namespace}/pods?labelSelector={label}%3D{name}")
+        let namespace = &self.namespace;
+        format!("/api/v1/namespaces/{namespace}/pods?labelSelector={label}%3D{value}")
     }
 }
 

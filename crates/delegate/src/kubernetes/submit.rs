@@ -213,7 +213,7 @@ impl KubernetesScheduler {
             after,
             options: &checked.kubernetes,
             scheduler,
-            form: JobForm::Simplest,
+            form: JobForm::Simplest.with(&checked.kubernetes),
             suffix: Some(&suffix),
         };
         let mut rendered = render::render(&input).map_err(|unfit| {
@@ -231,10 +231,14 @@ impl KubernetesScheduler {
                 "`{name}` needs a {} ({}), which this cluster does not have",
                 api.kind, api.group
             ))
-            .hint("several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it"));
+            .hint(match api.kind {
+                "RayJob" => "without `kubernetes: {kuberay: true}` it is a Job, which needs nothing; or an administrator installs KubeRay",
+                _ => "several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it",
+            }));
         }
         let main = rendered.objects.last_mut().expect("a job has an object");
-        if !api.is_service() {
+        // That of a RayJob is the time for which its cluster stays.
+        if !api.is_service() && api.kind != "RayJob" {
             main["spec"]["ttlSecondsAfterFinished"] = json!(KEPT_SECS);
         }
         sign(&mut rendered.objects, &name, &self.settings.user, &key, now);
@@ -427,6 +431,7 @@ fn collection(object: &Value) -> String {
     let plural = match text("/kind") {
         "Service" => "services",
         "ConfigMap" => "configmaps",
+        "Secret" => "secrets",
         "PodGroup" => "podgroups",
         "HorizontalPodAutoscaler" => "horizontalpodautoscalers",
         _ => api_of(object).plural,

@@ -279,6 +279,7 @@ mod tests {
             roles: Vec::new(),
             submitted: Time(1_795_459_683_000),
             commands: [("main".to_owned(), "true".to_owned())].into(),
+            has_ray: false,
             workdir: "/".to_owned(),
             without: Vec::new(),
             is_plain,

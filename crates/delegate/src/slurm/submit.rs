@@ -159,7 +159,7 @@ impl SlurmScheduler {
                 .collect(),
             submitted: now,
             commands: commands(&one.checked.commands),
-            has_ray: one.checked.commands.values().any(|command| matches!(command, TaskCommand::Ray(_))),
+            has_ray: one.checked.commands.values().any(muster_ray::begins_cluster),
             workdir: one.workdir.clone(),
             files: one
                 .checked

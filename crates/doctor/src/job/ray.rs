@@ -60,10 +60,19 @@ mod tests {
     fn a_cluster_has_the_nodes_and_gpus_of_its_job() {
         let own = |own: &[f64]| Some(Ok(RayNodes { own: own.to_vec(), further: 1 }));
         let passed = said(own(&[2.0, 0.0]), &[Some(0), Some(2)]);
-        assert!(matches!(&passed, Passed(says) if says.ends_with("2 nodes with 2 GPUs are in the cluster, and 1 further ones")), "{passed:?}");
+        assert!(
+            matches!(&passed, Passed(says) if says.ends_with("2 nodes with 2 GPUs are in the cluster, and 1 further ones")),
+            "{passed:?}"
+        );
         assert!(matches!(said(own(&[2.0, 0.0]), &[None, None]), Passed(_)));
-        assert!(matches!(said(own(&[2.0]), &[Some(2), Some(2)]), Failed(says) if says.starts_with("1 of 2 nodes")));
-        assert!(matches!(said(own(&[2.0, 1.0]), &[Some(2), Some(2)]), Failed(says) if says.contains("offer 3 GPUs, and the job has 4")));
-        assert!(matches!(said(Some(Err("no head".to_owned())), &[Some(1)]), NotTested(says) if says.ends_with("no head")));
+        assert!(
+            matches!(said(own(&[2.0]), &[Some(2), Some(2)]), Failed(says) if says.starts_with("1 of 2 nodes"))
+        );
+        assert!(
+            matches!(said(own(&[2.0, 1.0]), &[Some(2), Some(2)]), Failed(says) if says.contains("offer 3 GPUs, and the job has 4"))
+        );
+        assert!(
+            matches!(said(Some(Err("no head".to_owned())), &[Some(1)]), NotTested(says) if says.ends_with("no head"))
+        );
     }
 }

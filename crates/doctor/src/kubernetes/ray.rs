@@ -56,7 +56,7 @@ impl<'a> RayObject<'a> {
         let jobs = view.list(RAY_JOBS)?;
         let services = view.list(RAY_SERVICES)?;
         let mut all = Vec::new();
-        for job in jobs.iter().filter(|job| !has_ended(job)) {
+        for job in jobs.iter().filter(|job| !has_ended(job, clusters)) {
             all.push(Self::new("RayJob", job, &job["spec"]["rayClusterSpec"], clusters));
         }
         for service in services {
@@ -178,10 +178,11 @@ fn is_owner(kind: &str, owner: &Value, made: &Value) -> bool {
             .any(|one| one["kind"] == kind && one["name"] == owner["metadata"]["name"])
 }
 
-/// Returns true for a RayJob whose cluster is gone, or has no more work.
-fn has_ended(job: &Value) -> bool {
+/// Returns true for a RayJob that has ended, and whose cluster is gone or goes.
+fn has_ended(job: &Value, clusters: &[Value]) -> bool {
     let deployment = job["status"]["jobDeploymentStatus"].as_str().unwrap_or_default();
     let is_over = ["Complete", "Failed", "ValidationFailed"].contains(&deployment);
-    // Without this, its cluster stays and keeps its GPUs.
-    is_over && job["spec"]["shutdownAfterJobFinishes"] == true
+    let has_cluster = || clusters.iter().any(|cluster| is_owner("RayJob", job, cluster));
+    // Without this, its cluster stays and keeps its GPUs until somebody deletes it.
+    is_over && (job["spec"]["shutdownAfterJobFinishes"] == true || !has_cluster())
 }

@@ -13,10 +13,9 @@ pub struct RayHost {
     pub read: Vec<String>,
     /// Addresses of the machine.
     pub addresses: BTreeSet<IpAddr>,
-    /// Addresses of other nodes by name, as far as they resolve: those in the node lists of Slurm's jobs.
+    /// Addresses of other nodes by name, as far as they resolve: those in the node lists of Slurm's jobs. A
+    /// node may have more addresses than its name has.
     pub resolved: BTreeMap<String, BTreeSet<IpAddr>>,
-    /// Size of /dev/shm in bytes.
-    pub shared_memory_bytes: Option<u64>,
     /// Processes whose command line is one of Ray.
     pub processes: Vec<HostProcess>,
 }
@@ -47,8 +46,24 @@ pub struct HostProcess {
     pub memory_bytes: Option<u64>,
     /// Addresses on which it listens; `None` where only its user may read that.
     pub listens: Option<Vec<SocketAddr>>,
+    /// True if its network is not that of the machine, as in most containers.
+    pub is_in_other_network: bool,
+    /// Size of its /dev/shm in bytes; `None` where only its user may read that.
+    pub shared_memory_bytes: Option<u64>,
     /// Version of the Ray package that its program is in.
     pub version: Option<String>,
-    /// Address beyond this machine at which it, a dashboard, told its version without a token.
-    pub told_without_token: Option<SocketAddr>,
+    /// Answer of a dashboard at its addresses beyond this machine to a question without a token.
+    pub dashboard: DashboardAnswer,
+}
+
+/// Answer of a dashboard to the question for its version, without a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DashboardAnswer {
+    /// None: it could not be asked, or did not answer in time.
+    #[default]
+    Nothing,
+    /// Other than the version; or it has no address beyond this machine.
+    Refusal,
+    /// The version, at this address.
+    Version(SocketAddr),
 }

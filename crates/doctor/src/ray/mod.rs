@@ -7,6 +7,6 @@ mod process;
 pub(crate) mod rules;
 mod view;
 
-pub use host::{HostProcess, RayHost};
+pub use host::{DashboardAnswer, HostProcess, RayHost};
 pub use process::{VARIABLES, is_dashboard, is_of_ray};
 pub(crate) use view::HostView;

@@ -6,9 +6,14 @@ use std::fmt;
 
 use super::host::HostProcess;
 
+/// Variable of the nodes of Muster's jobs that join the cluster of another job, with its address: further
+/// nodes of a cluster that grows, and jobs with `join`.
+pub(crate) const JOINS: &str = "MUSTER_RAY_JOINS";
+
 /// Environment variables that the rules read.
 pub const VARIABLES: &[&str] = &[
     "MUSTER_JOB_ID",
+    JOINS,
     "SLURM_JOB_ID",
     "SLURM_JOB_NODELIST",
     "SLURM_GPUS_ON_NODE",
@@ -60,8 +65,11 @@ pub(crate) fn program(arguments: &[String]) -> Option<RayProgram> {
     if is_script("ray/dashboard/dashboard.py") {
         return Some(RayProgram::Dashboard);
     }
-    let is_start = (is_script("/ray") || has("ray.scripts.scripts")) && has("start");
-    (is_start && has("--block")).then_some(RayProgram::BlockedStart)
+    // Others start it: `srun …/ray start`, `timeout 8h …/ray start`, `sudo …/ray start`.
+    let is_python = first.rsplit('/').next().is_some_and(|name| name.starts_with("python"));
+    let is_ray =
+        first.ends_with("/ray") || is_python && (is_script("/ray") || has("ray.scripts.scripts"));
+    (is_ray && has("start") && has("--block")).then_some(RayProgram::BlockedStart)
 }
 
 /// Returns the value of an option `--NAME=VALUE` of the two servers, which write some names with dashes
@@ -169,6 +177,12 @@ mod tests {
             told("python3 -m ray.scripts.scripts start --head --block"),
             Some(RayProgram::BlockedStart)
         );
+        assert_eq!(told("/v/bin/ray start --head --block"), Some(RayProgram::BlockedStart));
+        // What starts it has its command line as well.
+        for outer in ["srun -N1", "timeout 8h", "sudo", "/usr/bin/env", "bash"] {
+            assert_eq!(told(&format!("{outer} /v/bin/ray start --head --block")), None, "{outer}");
+            assert_eq!(told(&format!("{outer} {start}")), None, "{outer}");
+        }
         // Ends at once; an editor; a worker.
         assert_eq!(told("/v/bin/python3 /v/bin/ray start --head"), None);
         assert_eq!(told("vim start --block /v/bin/ray"), None);

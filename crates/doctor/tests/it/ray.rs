@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_doctor::ray::{HostProcess, RayHost};
+use muster_doctor::ray::{DashboardAnswer, HostProcess, RayHost};
 use muster_doctor::{check_ray_host, ray_host_rule_texts};
 use muster_model::check::CheckReport;
 
@@ -36,6 +36,7 @@ fn raylet(pid: u32, session: &str, gcs: &str, resources: &str) -> HostProcess {
         )),
         cpus: Some(8),
         memory_bytes: Some(64 << 30),
+        shared_memory_bytes: Some(1 << 30),
         listens: Some(Vec::new()),
         version: Some("2.60.0".to_owned()),
         ..HostProcess::default()
@@ -54,6 +55,16 @@ fn gcs(pid: u32, session: &str, address: &str) -> HostProcess {
         listens: Some(vec![format!("[::]:{port}").parse().unwrap()]),
         version: Some("2.60.0".to_owned()),
         ..HostProcess::default()
+    }
+}
+
+/// The dashboard of the cluster of job 3, which has not answered.
+fn dashboard(host: &RayHost) -> HostProcess {
+    let line = "/v/bin/python3 /v/ray/dashboard/dashboard.py --session-dir=/tmp/s1/s1 --port=0";
+    HostProcess {
+        arguments: words(line),
+        environment: host.processes[0].environment.clone(),
+        ..gcs(12, "s1", "10.0.0.1:7001")
     }
 }
 
@@ -96,7 +107,6 @@ fn good() -> RayHost {
         resolved: [("n1", "10.0.0.1"), ("n2", "10.0.0.2")]
             .map(|(name, address)| (name.to_owned(), BTreeSet::from([address.parse().unwrap()])))
             .into(),
-        shared_memory_bytes: Some(1 << 30),
         processes: vec![head, own, start, other],
         ..RayHost::default()
     }
@@ -146,8 +156,11 @@ const FAILS: &[HostCase] = &[
     ),
     (
         "ray-joined-elsewhere",
-        |host| replace(host, 21, "10.0.0.2", "10.0.0.7"),
-        "the Ray node 21 in job 9 of Slurm is of the cluster 10.0.0.7:6379, on none of its nodes",
+        |host| {
+            replace(host, 21, "10.0.0.2", "10.0.0.7");
+            host.resolved.insert("n7".to_owned(), BTreeSet::from(["10.0.0.7".parse().unwrap()]));
+        },
+        "the Ray node 21 in job 9 of Slurm is of the cluster 10.0.0.7:6379, on n7, which is none of its nodes",
     ),
     (
         "ray-joined-elsewhere",
@@ -210,7 +223,7 @@ const FAILS: &[HostCase] = &[
     ),
     (
         "ray-store-beyond-shared-memory",
-        |host| host.shared_memory_bytes = Some(64 << 20),
+        |host| process(host, 11).shared_memory_bytes = Some(64 << 20),
         "the Ray node 11 in job 3 of Muster: its object store of 512MiB is larger than /dev/shm, which has 64MiB",
     ),
     (
@@ -226,12 +239,8 @@ const FAILS: &[HostCase] = &[
     (
         "ray-open-to-network",
         |host| {
-            let mut dashboard = gcs(12, "s1", "10.0.0.1:7001");
-            let line =
-                "/v/bin/python3 /v/ray/dashboard/dashboard.py --session-dir=/tmp/s1/s1 --port=0";
-            dashboard.arguments = words(line);
-            dashboard.told_without_token = Some("0.0.0.0:8265".parse().unwrap());
-            dashboard.environment.clone_from(&host.processes[0].environment);
+            let mut dashboard = dashboard(host);
+            dashboard.dashboard = DashboardAnswer::Version("0.0.0.0:8265".parse().unwrap());
             host.processes.push(dashboard);
         },
         "the cluster 10.0.0.1:7001 of ann, without a token: dashboard on 0.0.0.0:8265",
@@ -272,6 +281,32 @@ const PASSES: &[(&str, HostChange)] = &[
         let other = variables(&[("MUSTER_JOB_ID", "4"), ("RAY_AUTH_MODE", "token")]);
         second(host, other);
     }),
+    // A further node of a cluster that grows is a job of its own; its head may be on another machine.
+    ("ray-joined-elsewhere", |host| {
+        set(host, 11, "MUSTER_JOB_ID", Some("4"));
+        set(host, 11, "MUSTER_RAY_JOINS", Some("10.0.0.1:7001"));
+    }),
+    ("ray-joined-elsewhere", |host| {
+        replace(host, 11, "10.0.0.1:7001", "10.0.0.7:7001");
+        set(host, 11, "MUSTER_RAY_JOINS", Some("10.0.0.7:7001"));
+    }),
+    // The head is at another address of this machine.
+    ("ray-joined-elsewhere", |host| {
+        replace(host, 21, "10.0.0.2", "192.168.0.1");
+        host.addresses.insert("192.168.0.1".parse().unwrap());
+    }),
+    // Slurm gives a task of Muster one CPU, and a node of two GPUs offers three.
+    ("ray-cpus-beyond-job", |host| process(host, 11).cpus = Some(1)),
+    // A /dev/shm of its own, as in a container, has another size than that of another node.
+    ("ray-store-beyond-shared-memory", |host| {
+        replace(host, 21, "memory,1073741824", "object_store_memory,4294967296");
+        process(host, 21).shared_memory_bytes = Some(8 << 30);
+    }),
+    ("ray-open-to-network", |host| {
+        let mut dashboard = dashboard(host);
+        dashboard.dashboard = DashboardAnswer::Refusal;
+        host.processes.push(dashboard);
+    }),
     // It starts.
     ("ray-head-without-node", |host| {
         host.processes.retain(|process| process.pid != 11);
@@ -296,7 +331,53 @@ const NOT_TESTED: &[HostCase] = &[
         |host| set(host, 11, "CUDA_VISIBLE_DEVICES", None),
         "the GPUs of job 3 of Muster: CUDA_VISIBLE_DEVICES is not set",
     ),
-    ("ray-cpus-beyond-job", |host| process(host, 11).cpus = None, "the CPUs of job 3 of Muster"),
+    (
+        "ray-cpus-beyond-job",
+        |host| {
+            replace(host, 11, "CPU,3", "CPU,4");
+            process(host, 11).cpus = None;
+        },
+        "the CPUs of job 3 of Muster",
+    ),
+    // The head may be at another address of a node of the job than that of its name.
+    (
+        "ray-joined-elsewhere",
+        |host| replace(host, 21, "10.0.0.2", "192.168.0.2"),
+        "the node of 192.168.0.2:6379, the cluster of process 21",
+    ),
+    (
+        "ray-joined-elsewhere",
+        |host| {
+            replace(host, 21, "10.0.0.2", "192.168.0.2");
+            host.resolved.clear();
+        },
+        "the node of 192.168.0.2:6379, the cluster of process 21",
+    ),
+    (
+        "ray-joined-elsewhere",
+        |host| {
+            replace(host, 11, "10.0.0.1:7001", "172.17.0.2:7001");
+            process(host, 11).is_in_other_network = true;
+        },
+        "the node of 172.17.0.2:7001, the cluster of process 11",
+    ),
+    // Whether it is a further node of job 3 is in its environment.
+    (
+        "ray-joined-elsewhere",
+        |host| {
+            process(host, 11).muster_job = Some(4);
+            process(host, 11).environment = None;
+        },
+        "the environment of process 11 of ann",
+    ),
+    (
+        "ray-open-to-network",
+        |host| {
+            let dashboard = dashboard(host);
+            host.processes.push(dashboard);
+        },
+        "an answer of the dashboard, process 12",
+    ),
     (
         "ray-memory-beyond-job",
         |host| process(host, 11).memory_bytes = None,
@@ -304,8 +385,8 @@ const NOT_TESTED: &[HostCase] = &[
     ),
     (
         "ray-store-beyond-shared-memory",
-        |host| host.shared_memory_bytes = None,
-        "the size of /dev/shm",
+        |host| process(host, 11).shared_memory_bytes = None,
+        "the size of /dev/shm of process 11",
     ),
     ("ray-open-to-network", |host| process(host, 10).listens = None, "the sockets of process 10"),
     (

@@ -18,6 +18,20 @@ type Replacements = &'static [(&'static str, &'static str)];
 
 const QUEUE: &str = "  labels: {kueue.x-k8s.io/queue-name: team}\n";
 const OPERATOR: &str = "          args: [\"--batch-scheduler=volcano\"]\n";
+/// Beginning of the RayJob.
+const TRAIN: &str = "metadata:\n  name: train\n";
+/// Cluster that the RayJob made.
+const MADE: &str = "
+---
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata:
+  name: train-abcde
+  namespace: ml
+  ownerReferences: [{apiVersion: ray.io/v1, kind: RayJob, name: train}]
+spec:
+  headGroupSpec: {template: {spec: {containers: [{name: head, resources: {limits: {nvidia.com/gpu: 8}}}]}}}
+";
 /// End of the RayCluster, which is alone in that namespace.
 const HEAD_OF_SHARED: &str = "    rayStartParams: {num-gpus: \"0\"}\n";
 
@@ -147,6 +161,22 @@ const PASSES: &[(&str, Replacements)] = &[
         &[("type: ClusterIP", "type: NodePort"), ("targetPort: 8265", "targetPort: 8000")],
     ),
     ("ray-job-keeps-cluster", &[("  activeDeadlineSeconds: 14400", "  suspend: true")]),
+    // It has ended, or never began, and has no cluster.
+    (
+        "ray-job-keeps-cluster",
+        &[
+            ("  shutdownAfterJobFinishes: true\n", ""),
+            (TRAIN, "status: {jobDeploymentStatus: ValidationFailed}\nmetadata:\n  name: train\n"),
+        ],
+    ),
+    // Other software with Ray in it has versions of its own.
+    (
+        "ray-image-differs",
+        &[(
+            "image: rayproject/ray:2.60.0-py311\n              resources",
+            "image: vllm/vllm-openai:0.9.1\n              resources",
+        )],
+    ),
     (
         "ray-image-moves",
         &[("ray:2.60.0-py311\n              resources", "ray@sha256:00\n              resources")],
@@ -212,6 +242,16 @@ fn without_its_input_a_rule_is_not_tested() {
         let outcome = outcome.unwrap_or_else(|| panic!("{rule}: {report:#?}"));
         assert!(outcome.text.contains("`kubectl get "), "{rule}: {}", outcome.text);
     }
+    // Deployments are listed, and none of them is the operator.
+    let other = [
+        ("kuberay-operator, ", "web, "),
+        ("name: kuberay-operator", "name: web"),
+        ("kuberay/operator", "web"),
+    ];
+    let report = report_of(&changed(&other).replace(QUEUE, ""), "");
+    let outcome =
+        report.not_tested.iter().find(|outcome| outcome.rule == "ray-not-a-gang").unwrap();
+    assert!(outcome.text.contains("the Deployment of KubeRay's operator"), "{}", outcome.text);
     let none = report_of("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", "");
     assert_eq!(none.not_tested.len(), ray_object_rule_texts().count());
 }
@@ -225,19 +265,19 @@ fn every_rule_has_a_failing_case() {
 /// A cluster that a RayJob made is that job's: its GPUs count once, and its Service is known.
 #[test]
 fn a_cluster_counts_for_the_object_that_made_it() {
-    let made = "
----
-apiVersion: ray.io/v1
-kind: RayCluster
-metadata:
-  name: train-abcde
-  namespace: ml
-  ownerReferences: [{apiVersion: ray.io/v1, kind: RayJob, name: train}]
-spec:
-  headGroupSpec: {template: {spec: {containers: [{name: head, resources: {limits: {nvidia.com/gpu: 8}}}]}}}
-";
-    let text = changed(&[(QUEUE, "")]) + made;
+    let text = changed(&[(QUEUE, "")]) + MADE;
     let report = report_of(&text, "");
     let says: Vec<&str> = report.findings.iter().map(|one| one.evidence.as_str()).collect();
     assert_eq!(says, ["RayJob ml/train: 32 GPUs", "RayCluster ml/shared: 8 GPUs"]);
+}
+
+/// Its cluster keeps its GPUs as long as it is there.
+#[test]
+fn a_job_that_has_ended_keeps_its_cluster() {
+    let ended = [
+        ("  shutdownAfterJobFinishes: true\n", ""),
+        (TRAIN, "status: {jobDeploymentStatus: Complete}\nmetadata:\n  name: train\n"),
+    ];
+    let report = report_of(&(changed(&ended) + MADE), "");
+    assert_eq!(failed(&report), ["ray-job-keeps-cluster"]);
 }

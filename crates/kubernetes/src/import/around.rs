@@ -5,7 +5,7 @@ use super::document::child;
 use super::draft::JobDraft;
 use super::found::FoundJob;
 use super::object::ImportedObject;
-use super::{files, pod_group, services};
+use super::{files, pod_group, ray, services};
 use crate::{kueue, names};
 
 /// Reads the objects around the jobs.
@@ -23,6 +23,7 @@ pub(super) fn read(objects: &mut [ImportedObject], jobs: &mut [FoundJob]) {
         dependencies(object, &mut jobs[index].draft, &earlier);
         pod_group::of_kai(object, &mut jobs[index]);
         files::remove_workdir(&mut jobs[index].draft);
+        ray::exported_program(objects, &mut jobs[index]);
     }
     for index in 0..objects.len() {
         match (objects[index].group(), objects[index].kind()) {
@@ -31,6 +32,7 @@ pub(super) fn read(objects: &mut [ImportedObject], jobs: &mut [FoundJob]) {
                 files::config_map(&mut objects[index], drafts);
             }
             ("", "Service") => service(index, objects, jobs),
+            ("", "Secret") => ray::secret(&mut objects[index], jobs),
             (_, "PodGroup") => pod_group::read(index, objects, jobs),
             (kueue::GROUP, _) => queue(&mut objects[index]),
             ("autoscaling", "HorizontalPodAutoscaler") => {

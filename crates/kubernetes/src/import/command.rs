@@ -1,8 +1,11 @@
 //! Command of a container as the program of a task. Commands that `muster export` wrote are read back.
 
+use muster_model::Span;
+use muster_model::payload::{RayTask, TaskCommand};
+
 use crate::render::own_program;
 
-use super::draft::ProgramDraft;
+use super::draft::{ProgramDraft, RayDraft};
 use super::object::ImportedObject;
 
 /// Program of a container, with what its command says of its job.
@@ -11,6 +14,8 @@ pub(super) struct FoundProgram {
     pub(super) run: ProgramDraft,
     /// Names of the job and its group, of a command that `muster export` wrote.
     pub(super) own: Option<OwnNames>,
+    /// Terms of its cluster, of a task that is a node of Ray.
+    pub(super) ray: Option<RayDraft>,
 }
 
 /// Names in the job file that an object was exported from.
@@ -45,9 +50,13 @@ pub(super) fn program(object: &mut ImportedObject, at: &str) -> Option<FoundProg
     }
     if let Some(own) = own_program(&expanded) {
         let names = OwnNames { job: own.job, group: own.group };
-        return Some(FoundProgram { run: own.command.into(), own: Some(names) });
+        let ray = match &own.command {
+            TaskCommand::Ray(task) => Some(RayDraft::of(task)),
+            TaskCommand::Argv(_) | TaskCommand::Script(_) => None,
+        };
+        return Some(FoundProgram { run: own.command.into(), own: Some(names), ray });
     }
-    Some(FoundProgram { run: of_words(&expanded), own: None })
+    Some(FoundProgram { run: of_words(&expanded), ..FoundProgram::default() })
 }
 
 /// A text for a shell becomes a text for `run`, with a first line for shells other than `/bin/sh` and for
@@ -72,14 +81,27 @@ fn of_words(words: &[String]) -> ProgramDraft {
     }
 }
 
-impl From<muster_model::payload::TaskCommand> for ProgramDraft {
-    fn from(command: muster_model::payload::TaskCommand) -> Self {
+impl From<TaskCommand> for ProgramDraft {
+    fn from(command: TaskCommand) -> Self {
         match command {
-            muster_model::payload::TaskCommand::Argv(words) => Self::Words(words),
-            muster_model::payload::TaskCommand::Script(text) => Self::Text(text),
-            muster_model::payload::TaskCommand::Ray(task) => {
-                task.driver.map_or_else(|| Self::Words(Vec::new()), Self::from)
-            }
+            TaskCommand::Argv(words) => Self::Words(words),
+            TaskCommand::Script(text) => Self::Text(text),
+            TaskCommand::Ray(task) => task.driver.map(Self::from).unwrap_or_default(),
+        }
+    }
+}
+
+impl RayDraft {
+    /// Returns the terms of a node, with those that are the defaults of a job.
+    fn of(task: &RayTask) -> Self {
+        Self {
+            python: Some(task.python.clone()),
+            version: task.version.clone(),
+            wait: Some(task.nodes.into()),
+            object_store_percent: Some(task.object_store_percent.into()),
+            dashboard: Some(task.has_dashboard),
+            join: task.join.clone(),
+            idle_secs: task.idle.map(Span::as_secs),
         }
     }
 }

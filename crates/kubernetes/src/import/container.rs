@@ -5,7 +5,7 @@ use muster_model::kubernetes::EnvSource;
 use super::command::expand;
 use super::draft::{JobDraft, TaskDraft};
 use super::object::ImportedObject;
-use super::reasons::DIFFERS;
+use super::reasons::{DIFFERS, SECRET};
 use crate::quantity;
 
 /// Resource of NVIDIA's device plugin, the default of a job.
@@ -139,6 +139,11 @@ fn variables(object: &mut ImportedObject, at: &str, job: &mut JobDraft, is_first
     let mut known: Vec<(String, String)> = Vec::new();
     for entry in object.children(&format!("{at}/env")) {
         let name = object.peek_text(&format!("{entry}/name")).unwrap_or_default().to_owned();
+        let is_secret = object.get(&format!("{entry}/valueFrom/secretKeyRef")).is_some();
+        if name == muster_ray::TOKEN && is_secret {
+            object.near(&entry, SECRET);
+            continue;
+        }
         if object.get(&format!("{entry}/valueFrom")).is_some() {
             object.lost(&entry, super::reasons::of("/valueFrom"));
             continue;

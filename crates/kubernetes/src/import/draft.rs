@@ -13,6 +13,8 @@ pub(super) struct JobDraft {
     pub(super) name: String,
     pub(super) service: Option<ServiceDraft>,
     pub(super) is_notebook: bool,
+    /// Terms of a Ray cluster, of which each task is a node; its program is that of the first group.
+    pub(super) ray: Option<RayDraft>,
     pub(super) groups: Vec<GroupDraft>,
     pub(super) queue: Option<String>,
     /// Time limit in seconds.
@@ -44,11 +46,27 @@ pub(super) struct ServiceDraft {
     pub(super) port: Option<u64>,
 }
 
+/// Terms of a Ray cluster; `None` means the default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RayDraft {
+    pub(super) python: Option<String>,
+    pub(super) version: Option<String>,
+    /// Nodes that the program waits for.
+    pub(super) wait: Option<u64>,
+    pub(super) object_store_percent: Option<u64>,
+    pub(super) dashboard: Option<bool>,
+    /// Head of another cluster, whose nodes the tasks are.
+    pub(super) join: Option<String>,
+    pub(super) idle_secs: Option<u64>,
+}
+
 /// Role of a job, or the whole job where it has one role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GroupDraft {
     pub(super) name: String,
     pub(super) pods: u64,
+    /// Pods that it may grow to; `None` for a fixed number.
+    pub(super) most_pods: Option<u64>,
     /// True if each pod is on a node of its own.
     pub(super) is_spread: bool,
     pub(super) tasks_per_pod: u64,
@@ -131,6 +149,7 @@ impl JobDraft {
             fields.value("port", service.port.map(Value::from));
         }
         fields.text("kind", self.is_notebook.then_some("notebook"));
+        fields.text("kind", self.ray.as_ref().map(|_| "ray"));
         fields.text("queue", self.queue.as_deref());
         if let [group] = &self.groups[..] {
             group.sizes(&mut fields);
@@ -150,18 +169,28 @@ impl JobDraft {
         }
         fields.text("workdir", self.workdir.as_deref());
         fields.map("env", &self.env);
-        match &self.groups[..] {
-            [group] => group.task.program(&mut fields),
-            groups => {
-                let groups = groups.iter().map(|group| {
-                    let mut fields = Fields::default();
-                    fields.text("name", Some(&group.name));
-                    group.sizes(&mut fields);
-                    group.task.program(&mut fields);
-                    fields
-                });
-                fields.0.push(("groups".to_owned(), Entry::Groups(groups.collect())));
+        if let ([first], _) | ([first, ..], Some(_)) = (&self.groups[..], &self.ray) {
+            // A Ray cluster may have no program of its own.
+            let has_none = self.ray.is_some() && first.task.run == ProgramDraft::default();
+            if !has_none {
+                first.task.program(&mut fields);
             }
+        }
+        if let groups @ [_, _, ..] = &self.groups[..] {
+            let groups = groups.iter().map(|group| {
+                let mut fields = Fields::default();
+                fields.text("name", Some(&group.name));
+                group.sizes(&mut fields);
+                if self.ray.is_none() {
+                    group.task.program(&mut fields);
+                }
+                fields
+            });
+            fields.0.push(("groups".to_owned(), Entry::Groups(groups.collect())));
+        }
+        let ray = self.ray.as_ref().map(RayDraft::fields).unwrap_or_default();
+        if !ray.0.is_empty() {
+            fields.0.push(("ray".to_owned(), Entry::Fields(ray)));
         }
         let options = self.kubernetes.fields();
         if !options.0.is_empty() {
@@ -175,17 +204,21 @@ impl GroupDraft {
     /// Adds the fields of the size: nodes where pods are on nodes of their own, else tasks.
     fn sizes(&self, fields: &mut Fields) {
         let gpus = |count: u64| (count > 0).then(|| Value::from(count));
+        let pods: Value = match self.most_pods.filter(|most| *most > self.pods) {
+            Some(most) => format!("{}..{most}", self.pods).into(),
+            None => self.pods.into(),
+        };
         if self.is_spread || self.tasks_per_pod > 1 {
-            fields.value("nodes", Some(self.pods.into()));
+            fields.value("nodes", Some(pods));
             fields.value(
                 "tasks-per-node",
                 (self.tasks_per_pod > 1).then(|| self.tasks_per_pod.into()),
             );
             fields.value("gpus", gpus(self.task.gpus * self.tasks_per_pod));
-        } else if self.pods == 1 {
+        } else if pods == 1 {
             fields.value("gpus", gpus(self.task.gpus));
         } else {
-            fields.value("tasks", Some(self.pods.into()));
+            fields.value("tasks", Some(pods));
             fields.value("gpus-per-task", gpus(self.task.gpus));
         }
         let cpus = match self.task.cpus_milli {
@@ -200,6 +233,20 @@ impl GroupDraft {
         if !extras.is_empty() {
             fields.0.push(("extras".to_owned(), Entry::Map(extras)));
         }
+    }
+}
+
+impl RayDraft {
+    fn fields(&self) -> Fields {
+        let mut fields = Fields::default();
+        fields.text("python", self.python.as_deref());
+        fields.text("version", self.version.as_deref());
+        fields.value("wait", self.wait.map(Value::from));
+        fields.value("object-store-percent", self.object_store_percent.map(Value::from));
+        fields.value("dashboard", self.dashboard.map(Value::from));
+        fields.text("join", self.join.as_deref());
+        fields.text("idle", self.idle_secs.map(seconds).as_deref());
+        fields
     }
 }
 
@@ -398,6 +445,7 @@ mod tests {
         let group = GroupDraft {
             name: "main".to_owned(),
             pods: 2,
+            most_pods: None,
             is_spread: true,
             tasks_per_pod: 1,
             task,

@@ -18,6 +18,7 @@ pub(super) struct FoundJob {
     pub(super) least: Option<LeastPods>,
     pub(super) mpi: Option<MpiFacts>,
     pub(super) trainer: Option<TrainerFacts>,
+    pub(super) ray: Option<RayFacts>,
 }
 
 /// Number of pods that start together, as a field says it.
@@ -56,6 +57,26 @@ pub(super) struct TrainerFacts {
     pub(super) processes: Option<u64>,
 }
 
+/// Facts of a Ray cluster that rules compare with its pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RayFacts {
+    /// Pointer of the cluster in its object; `None` for a RayJob on a cluster that exists.
+    pub(super) cluster: Option<String>,
+    /// Head and groups of workers that have pods, in the order of the templates.
+    pub(super) groups: Vec<RayGroup>,
+    /// Line by which the program starts; `None` where there is none.
+    pub(super) entrypoint: Option<String>,
+}
+
+/// Group of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RayGroup {
+    /// Pointer of the group in its object.
+    pub(super) at: String,
+    /// Name of the group; `head` for the head.
+    pub(super) name: String,
+}
+
 impl LeastPods {
     /// Makes the number that a field of the job's own object says.
     pub(super) fn of_job(found: &FoundJob, at: String, pods: u64) -> Self {
@@ -90,7 +111,8 @@ pub(super) fn role(object: &mut ImportedObject, found: &mut FoundJob, template: 
     }
     found.templates.push(template.at.to_owned());
     let group = found.draft.groups.last_mut().expect("reading a template adds a group");
-    if group.task.run == ProgramDraft::default() {
+    // A Ray cluster may have no program.
+    if group.task.run == ProgramDraft::default() && found.draft.ray.is_none() {
         let image = found.draft.kubernetes.image.as_deref().unwrap_or("the image");
         let text = format!("echo 'write the command of {image} here' >&2\nexit 78\n");
         group.task.run = ProgramDraft::Text(text);

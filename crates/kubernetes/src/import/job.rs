@@ -7,10 +7,10 @@ use super::found::{FoundJob, role};
 use super::object::ImportedObject;
 use super::pod::PodTemplate;
 use super::train_job::{self, ResolvedTrainJob};
-use super::{kubeflow, metadata, mpi, services, volcano};
+use super::{kubeflow, metadata, mpi, ray, services, volcano};
 
 /// Kinds of objects that are jobs.
-pub(super) const KINDS: [&str; 11] = [
+pub(super) const KINDS: [&str; 14] = [
     "Job",
     "Job of Volcano",
     "Pod",
@@ -22,6 +22,9 @@ pub(super) const KINDS: [&str; 11] = [
     "StatefulSet",
     "LeaderWorkerSet",
     "Notebook",
+    "RayJob",
+    "RayCluster",
+    "RayService",
 ];
 
 /// Restarts of a Job that names none (batch/v1).
@@ -42,6 +45,7 @@ pub(super) fn read(
         least: None,
         mpi: None,
         trainer: None,
+        ray: None,
     };
     match (object.group(), object.kind()) {
         ("batch", "Job") => batch_job(object, &mut found),
@@ -60,11 +64,15 @@ pub(super) fn read(
         ("trainer.kubeflow.org", "TrainJob") => {
             train_job::read(index, objects, &mut found, train_jobs);
         }
+        ("ray.io", "RayJob") => ray::ray_job(object, &mut found),
+        ("ray.io", "RayCluster") => ray::ray_cluster(object, &mut found),
+        ("ray.io", "RayService") => ray::ray_service(object, &mut found),
         _ => return None,
     }
     if found.templates.is_empty() {
         return None;
     }
+    ray::leave_out_defaults(&mut found.draft);
     metadata::read(&mut objects[index], &mut found.draft);
     Some(found)
 }

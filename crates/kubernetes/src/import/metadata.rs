@@ -25,7 +25,14 @@ pub(super) fn read(object: &mut ImportedObject, job: &mut JobDraft) {
         let at = child(labels, &key);
         match key.as_str() {
             names::JOB => object.field(&at, "name"),
-            names::QUEUE | names::KUEUE_QUEUE | names::KAI_QUEUE => queue(object, &at, &key, job),
+            names::QUEUE | names::KUEUE_QUEUE | names::KAI_QUEUE | names::VOLCANO_QUEUE_LABEL => {
+                queue(object, &at, &key, job)
+            }
+            names::RAY_PRIORITY_CLASS => {
+                let class = object.text(&at, "kubernetes: {priority-class}");
+                let own = &mut job.kubernetes.priority_class;
+                *own = own.take().or(class);
+            }
             "kueue.x-k8s.io/priority-class" => {
                 object.lost(&at, "`priority` is a number: the class of Kueue has it");
             }

@@ -18,6 +18,7 @@ mod object;
 mod owned;
 mod pod;
 mod pod_group;
+mod ray;
 mod reasons;
 mod rules;
 mod services;
@@ -152,12 +153,15 @@ fn asks(job: &JobDraft, has_others: bool) -> Vec<(String, String)> {
 /// Returns the programs that the jobs start.
 fn launch(objects: &[ImportedObject], jobs: &[FoundJob]) -> ImportedLaunch {
     let is_own = jobs.iter().all(|job| job.is_own);
+    let is_ray = jobs.iter().all(|job| job.draft.ray.is_some());
     let text = if is_own {
         "exported by `muster export kubernetes`; it becomes the original job".to_owned()
+    } else if is_ray {
+        "rank 0 runs the program; every task is a node of its Ray cluster".to_owned()
     } else {
         "every task runs the command of its container".to_owned()
     };
-    let steps = jobs.iter().flat_map(|job| {
+    let steps = jobs.iter().filter(|job| job.draft.ray.is_none()).flat_map(|job| {
         job.draft.groups.iter().zip(&job.templates).filter_map(|(group, at)| {
             let launcher = launch::launcher(&group.task.run)?;
             let tasks = group.pods * group.tasks_per_pod;

@@ -64,6 +64,7 @@ pub(super) fn read(
     if let Some(Some(program)) = programs.into_iter().next() {
         group.task.run = program.run;
         own = program.own;
+        job.ray = job.ray.take().or(program.ray);
     }
     if let Some(own) = &own {
         group.name.clone_from(&own.group);
@@ -140,7 +141,7 @@ pub(super) fn queue(object: &mut ImportedObject, at: &str, key: &str, job: &mut 
     if name.is_empty() {
         return;
     }
-    if matches!(key, names::QUEUE | names::VOLCANO_QUEUE) {
+    if matches!(key, names::QUEUE | names::VOLCANO_QUEUE | names::VOLCANO_QUEUE_LABEL) {
         job.queue = Some(crate::queue::path(&name));
     } else if key == names::KAI_QUEUE {
         object.near(at, "queue: KAI's queue; Muster's queue may have a path");

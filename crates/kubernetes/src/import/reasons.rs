@@ -54,6 +54,9 @@ pub(super) const TOPOLOGY: &str =
 pub(super) const DIFFERS: &str =
     "it differs from that of the first role, and a job has one for all";
 
+/// Note on the secret of a Ray cluster.
+pub(super) const SECRET: &str = "every Ray job has a secret of its own";
+
 /// Reason for the containers of a pod after the first.
 pub(super) const CONTAINER: &str =
     "a task is one process: start the programs of other containers from `run`, or as a group";

@@ -7,6 +7,7 @@ use super::*;
 
 mod operators;
 mod queues;
+mod ray;
 mod round_trip;
 mod services;
 mod train_job;

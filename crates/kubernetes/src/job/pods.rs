@@ -11,7 +11,9 @@ use crate::instant;
 use crate::names;
 
 /// Labels by which controllers tell the role of a pod.
-const ROLE_LABELS: [&str; 4] = [
+const ROLE_LABELS: [&str; 5] = [
+    // KubeRay's pods have the name of the exported group as well.
+    names::RAY_GROUP,
     names::ROLE,
     "jobset.sigs.k8s.io/replicatedjob-name",
     "volcano.sh/task-spec",

@@ -85,8 +85,29 @@ pub fn roles(job: JobObject<'_>) -> Vec<JobRole> {
                 })
                 .collect()
         }
+        ("ray.io", _) => ray_cluster(&spec["rayClusterSpec"]),
         _ => Vec::new(),
     }
+}
+
+/// Returns head and groups of workers; with the autoscaler as many as it keeps at least.
+fn ray_cluster(spec: &Value) -> Vec<JobRole> {
+    if spec.is_null() {
+        return Vec::new();
+    }
+    let count = if spec["enableInTreeAutoscaling"] == true { "/minReplicas" } else { "/replicas" };
+    let named = |name: &str, pods, template| JobRole {
+        name: name.to_owned(),
+        ..role(name, pods, template)
+    };
+    let head = named(names::RAY_HEAD_GROUP, 1, &spec["headGroupSpec"]["template"]);
+    let groups = spec["workerGroupSpecs"].as_array().into_iter().flatten();
+    let workers = groups.map(|group| {
+        let hosts = number_at(group, "/numOfHosts").unwrap_or(1).max(1);
+        let pods = number_at(group, count).unwrap_or(0).saturating_mul(hosts);
+        named(group["groupName"].as_str().unwrap_or_default(), pods, &group["template"])
+    });
+    std::iter::once(head).chain(workers).collect()
 }
 
 /// Returns the role of a pod template.

@@ -134,7 +134,7 @@ fn phase(object: &Value) -> &str {
 }
 
 /// Returns true while a pod holds resources of a node.
-fn holds(pod: &Value) -> bool {
+pub(super) fn holds(pod: &Value) -> bool {
     pod["spec"]["nodeName"].is_string()
         && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
@@ -197,7 +197,7 @@ fn failure(tasks: &[JobTask<'_>], (reason, message): (&str, &str)) -> Outcome {
 }
 
 /// Returns why a suspended job waits.
-fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
+pub(super) fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
     if job.annotation(names::HELD) == Some("true") {
         return (JobState::Held, Reason::Held);
     }
@@ -205,7 +205,8 @@ fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
         let word = |field: &str| said[field].as_str().unwrap_or_default();
         return (JobState::Pending, native(word("reason"), word("message")));
     }
-    if job.label(names::QUEUE).is_some() {
+    // Muster's scheduler starts the pods of a RayJob, and does not suspend it.
+    if job.label(names::QUEUE).is_some() && !job.is_ray() {
         return (
             JobState::Pending,
             native("Suspended", "Muster's scheduler has not said why it waits yet"),
@@ -219,12 +220,12 @@ fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
     }
     (
         JobState::Held,
-        native("Suspended", "it is suspended and has no queue; `muster release` starts it"),
+        native("Suspended", "it is suspended, and no scheduler starts it; `muster release` does"),
     )
 }
 
 /// Returns why a job that has no pods, or not all, does not run yet.
-fn waiting_reason(tasks: &[JobTask<'_>]) -> Reason {
+pub(super) fn waiting_reason(tasks: &[JobTask<'_>]) -> Reason {
     let states = tasks.iter().flat_map(|task| task.init_states().chain([task.container_state()]));
     for state in states {
         let waiting = &state["waiting"];

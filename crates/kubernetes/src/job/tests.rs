@@ -312,7 +312,7 @@ fn a_service_runs_as_long_as_a_replica_does() {
         })
     };
     let pods = [replica("api-x-b", waiting("CrashLoopBackOff")), replica("api-x-a", running())];
-    let api = &APIS[6];
+    let api = &APIS[7];
     let shown = |pods: &[Value]| {
         super::view(
             JobObject { api, object: &deployment },

@@ -59,7 +59,11 @@ pub fn view(job: JobObject<'_>, pods: &[&Value], namespace: &str) -> JobView {
             reason: None,
             partition: job.namespace().to_owned(),
             qos: None,
-            restarts: number_at(job.object, "/status/restarts").unwrap_or(0),
+            restarts: number_at(
+                job.object,
+                if job.is_ray() { "/status/failed" } else { "/status/restarts" },
+            )
+            .unwrap_or(0),
             id: Some(job.uid().to_owned()),
             name: Some(label(job.namespace(), job.name(), namespace)),
         }),
@@ -105,11 +109,16 @@ pub(super) fn queue_of(job: JobObject<'_>) -> String {
         return queue::path(name);
     }
     let volcano = job.object["spec"]["queue"].as_str();
-    job.label(names::KUEUE_QUEUE).or(volcano).unwrap_or(DEFAULT_QUEUE).to_owned()
+    let of_ray = [names::VOLCANO_QUEUE_LABEL, names::KAI_QUEUE];
+    let of_ray = of_ray.into_iter().filter(|_| job.is_ray()).find_map(|key| job.label(key));
+    job.label(names::KUEUE_QUEUE).or(volcano).or(of_ray).unwrap_or(DEFAULT_QUEUE).to_owned()
 }
 
 fn time_limit(job: JobObject<'_>) -> Option<Span> {
     let spec = &job.object["spec"];
+    if job.is_ray() {
+        return spec["activeDeadlineSeconds"].as_u64().map(Span::from_secs);
+    }
     let paths = ["/template", "/tasks/0/template", "/replicatedJobs/0/template/spec/template"];
     let template = paths.iter().find_map(|path| spec.pointer(path))?;
     let named = template["metadata"]["annotations"][names::TIME_LIMIT].as_str();
@@ -134,7 +143,9 @@ fn submitted(job: JobObject<'_>) -> Time {
 /// Returns when the first task started; where the pods are gone, when the controller started the job.
 fn started(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Option<Time> {
     let first = tasks.iter().filter_map(JobTask::started).min();
-    let is_gone = tasks.is_empty() && super::state::end_of(job.object).is_some();
+    let has_ended = super::state::end_of(job.object).is_some()
+        || job.is_ray() && at(&job.object["status"]["endTime"]).is_some();
+    let is_gone = tasks.is_empty() && has_ended;
     first.or_else(|| at(&job.object["status"]["startTime"]).filter(|_| is_gone))
 }
 
@@ -147,6 +158,7 @@ fn ended(job: JobObject<'_>, status: &JobStatus, tasks: &[JobTask<'_>]) -> Optio
         at(&condition(object, kind).filter(|said| said["status"] == "True")?["lastTransitionTime"])
     };
     at(&object["status"]["completionTime"])
+        .or_else(|| at(&object["status"]["endTime"]))
         .or_else(|| {
             ["Complete", "Completed", "Succeeded", "Failed", "Suspended"]
                 .into_iter()

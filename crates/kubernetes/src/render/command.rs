@@ -66,7 +66,10 @@ pub(crate) fn own_program(words: &[String]) -> Option<OwnProgram> {
     };
     let command = match (program, arguments) {
         (EXEC, [_, argv @ ..]) => TaskCommand::Argv(argv.to_vec()),
-        (FROM_FILE, [_, script]) => TaskCommand::Script(script.clone()),
+        (FROM_FILE, [_, script]) => match muster_ray::read_program(script) {
+            Some(task) => TaskCommand::Ray(Box::new(task)),
+            None => TaskCommand::Script(script.clone()),
+        },
         (script, _) => TaskCommand::Script(script.to_owned()),
     };
     Some(OwnProgram { job: named("MUSTER_JOB_NAME")?, group: named("MUSTER_GROUP")?, command })
@@ -98,9 +101,11 @@ fn variables(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> String {
     let name = &job.name;
     let index = match job.kind {
         _ if job.pods() == 1 => "0",
-        JobKind::Job | JobKind::JobSet | JobKind::TrainJob | JobKind::Deployment => {
-            "JOB_COMPLETION_INDEX"
-        }
+        JobKind::Job
+        | JobKind::JobSet
+        | JobKind::TrainJob
+        | JobKind::Deployment
+        | JobKind::RayJob => "JOB_COMPLETION_INDEX",
         JobKind::Volcano => "VC_TASK_INDEX",
     };
     let sum = |terms: &[String]| {

@@ -1,17 +1,20 @@
-//! Objects of Kubernetes that run a job: an Indexed Job, a JobSet for several roles, a Job of Volcano or a
-//! TrainJob, with what their gang scheduler reads. Pure functions. Anything that Kubernetes cannot do
+//! Objects of Kubernetes that run a job: an Indexed Job, a JobSet for several roles, a Job of Volcano, a
+//! TrainJob or a RayJob, with what their gang scheduler reads. Pure functions. Anything that Kubernetes cannot do
 //! is refused or reported in a warning, never dropped silently.
 
 mod command;
 mod files;
 mod objects;
 mod pod;
+mod ray_job;
 mod refusals;
+mod secret;
 mod service;
 mod train_job;
 
 pub(crate) use command::own_program;
 pub(crate) use files::{COPY, SENT, WORKDIR, is_copier};
+pub(crate) use ray_job::{has_token, version_of_image};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,6 +55,16 @@ pub enum JobForm {
     Simplest,
     /// TrainJob of Kubeflow's Trainer, with a runtime of its own.
     TrainJob,
+    /// RayJob of KubeRay, for a job of kind `ray`.
+    RayJob,
+}
+
+impl JobForm {
+    /// Returns the form of a job with these options: one that asks for KubeRay is a RayJob.
+    #[must_use]
+    pub fn with(self, options: &KubernetesOptions) -> Self {
+        if self == Self::Simplest && options.is_kuberay { Self::RayJob } else { self }
+    }
 }
 
 /// Input of the objects of a job.
@@ -113,6 +126,7 @@ pub fn render(input: &RenderInput<'_>) -> Result<RenderedJob, Vec<Unsupported>> 
     let objects = match job.service() {
         Some(service) => service::objects(&job, service),
         None if job.kind == JobKind::TrainJob => train_job::objects(&job),
+        None if job.kind == JobKind::RayJob => ray_job::objects(&job),
         None => objects::all(&job),
     };
     Ok(RenderedJob { objects, warnings })
@@ -128,6 +142,7 @@ pub fn main_object(input: &RenderInput<'_>) -> String {
         JobKind::Volcano => "vcjob",
         JobKind::Deployment => "deployment",
         JobKind::TrainJob => "trainjob",
+        JobKind::RayJob => "rayjob",
     };
     format!("{kind}/{}", job.name)
 }
@@ -151,6 +166,8 @@ enum JobKind {
     Deployment,
     /// TrainJob of `trainer.kubeflow.org`, which becomes a JobSet of one role.
     TrainJob,
+    /// RayJob of `ray.io`, which makes a RayCluster.
+    RayJob,
 }
 
 /// A job as pods: each has the tasks of one node, or one task.
@@ -191,6 +208,7 @@ impl<'a> JobShape<'a> {
         let kind = match input.scheduler {
             _ if matches!(input.spec.kind, WorkloadKind::Service(_)) => JobKind::Deployment,
             _ if input.form == JobForm::TrainJob => JobKind::TrainJob,
+            _ if input.form == JobForm::RayJob => JobKind::RayJob,
             GangScheduler::Volcano => JobKind::Volcano,
             // Versions of KAI that do not read the annotation know JobSets as gangs, but no Jobs.
             GangScheduler::Kai if first_pod > 1 => JobKind::JobSet,
@@ -204,7 +222,8 @@ impl<'a> JobShape<'a> {
         let in_pod_names = if has_roles { &roles[..] } else { &[] };
         let longest_role = in_pod_names.iter().map(|role| role.name.len()).max().unwrap_or(0);
         let suffix = input.suffix.map_or(String::new(), |suffix| format!("-{suffix}"));
-        let longest = MAX_NAMES - longest_role - suffix.len();
+        let longest = if kind == JobKind::RayJob { ray_job::MAX_NAME } else { MAX_NAMES };
+        let longest = longest - longest_role - suffix.len();
         let name = format!("{}{suffix}", object_name(&input.spec.name, longest));
         Self { input, name, kind, roles }
     }
@@ -222,7 +241,8 @@ impl<'a> JobShape<'a> {
         let name = &self.name;
         let role = &role.name;
         match self.kind {
-            JobKind::Job | JobKind::Deployment => format!("{name}-0.{name}"),
+            // The addresses of a RayJob are KubeRay's.
+            JobKind::Job | JobKind::Deployment | JobKind::RayJob => format!("{name}-0.{name}"),
             JobKind::JobSet | JobKind::TrainJob => format!("{name}-{role}-0-0.{name}"),
             JobKind::Volcano => format!("{name}-{role}-0.{name}"),
         }

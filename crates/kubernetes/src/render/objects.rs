@@ -3,14 +3,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::files;
 use super::pod::template;
-use super::{GangScheduler, JobKind, JobShape, Role};
+use super::{GangScheduler, JobKind, JobShape, Role, files, secret};
 use crate::names;
 
 /// Returns all objects, in the order in which they are created.
 pub(super) fn all(job: &JobShape<'_>) -> Vec<Value> {
-    let mut objects: Vec<Value> = sent_files(job).into_iter().collect();
+    let mut objects: Vec<Value> = sent_files(job).into_iter().chain(secret(job)).collect();
     if job.kind == JobKind::Job && job.pods() > 1 {
         objects.push(service(job));
     }
@@ -28,7 +27,9 @@ pub(super) fn all(job: &JobShape<'_>) -> Vec<Value> {
             object(job, "jobset.x-k8s.io/v1alpha2", "JobSet", started_by(job, job_set(job)))
         }
         JobKind::Volcano => object(job, "batch.volcano.sh/v1alpha1", "Job", volcano(job)),
-        JobKind::TrainJob | JobKind::Deployment => unreachable!("it has objects of its own"),
+        JobKind::TrainJob | JobKind::RayJob | JobKind::Deployment => {
+            unreachable!("it has objects of its own")
+        }
     };
     objects.push(main);
     objects
@@ -44,7 +45,7 @@ pub(super) fn object(job: &JobShape<'_>, version: &str, kind: &str, spec: Value)
         GangScheduler::Kai => names::KAI_QUEUE,
         GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => "",
     };
-    let is_main = matches!(kind, "Job" | "JobSet" | "Deployment" | "TrainJob");
+    let is_main = matches!(kind, "Job" | "JobSet" | "Deployment" | "TrainJob" | "RayJob");
     let annotations = if is_main { annotations(job) } else { Map::new() };
     if let Some(queue) = queue(job).filter(|_| is_main && !queue_label.is_empty()) {
         labels.insert(queue_label.to_owned(), queue.into());
@@ -72,6 +73,15 @@ pub(super) fn sent_files(job: &JobShape<'_>) -> Option<Value> {
     (!sent.is_empty()).then_some(object)
 }
 
+/// Returns the object with the secret of a Ray cluster; `None` for other jobs.
+pub(super) fn secret(job: &JobShape<'_>) -> Option<Value> {
+    let mut object = object(job, "v1", "Secret", Value::Null);
+    let fields = object.as_object_mut()?;
+    fields.remove("spec");
+    fields.insert("stringData".to_owned(), secret::content(job)?);
+    Some(object)
+}
+
 /// Returns the annotations of the object that is the job.
 fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
     let terms = job.start_terms().into_iter();
@@ -96,7 +106,9 @@ fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
         let replicas = serde_json::to_string(&service.replicas).expect("numbers are valid JSON");
         annotations.insert(names::REPLICAS.to_owned(), replicas.into());
     }
-    if let Some(checkpoint) = job.input.spec.checkpoint {
+    // In the pods of a RayJob the signal would reach Ray's own processes.
+    let checkpoint = job.input.spec.checkpoint.filter(|_| job.kind != JobKind::RayJob);
+    if let Some(checkpoint) = checkpoint {
         let checkpoint =
             serde_json::to_string(&checkpoint).expect("numbers and words are valid JSON");
         annotations.insert(names::CHECKPOINT.to_owned(), checkpoint.into());

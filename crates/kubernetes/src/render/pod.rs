@@ -8,8 +8,8 @@ use muster_model::TopologyRule;
 use muster_model::kubernetes::EnvSource;
 
 use super::command::{command, literal};
-use super::files;
 use super::{GangScheduler, JobKind, JobShape, Role};
+use super::{files, secret};
 use crate::names;
 
 /// Resource of NVIDIA's device plugin.
@@ -152,7 +152,10 @@ fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
         .input
         .env
         .iter()
-        .map(|(name, value)| json!({"name": name, "value": literal(value)}))
+        .map(|(name, value)| {
+            secret::variable(job, name)
+                .unwrap_or_else(|| json!({"name": name, "value": literal(value)}))
+        })
         .collect();
     if !env.is_empty() {
         set("env", env.into());

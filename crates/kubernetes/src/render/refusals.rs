@@ -8,7 +8,7 @@ use muster_model::{
     GpuModel, Protection, Replicas, Service, TopologyRule, Unsupported, WorkloadKind,
 };
 
-use super::{GangScheduler, JobForm, JobShape, RenderInput, main_object, role_name};
+use super::{GangScheduler, JobForm, JobShape, RenderInput, main_object, ray_job, role_name};
 
 /// Most indices of an array that is a list: all are in the command of its containers.
 const MAX_LISTED: u32 = 2_000;
@@ -47,6 +47,9 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
     gang(input, &mut refuse);
     if input.form == JobForm::TrainJob {
         train_job(input, &mut refuse);
+    }
+    if input.form == JobForm::RayJob {
+        ray_job::unsupported(input, &mut refuse);
     }
     sizes(input, &mut refuse);
     start(input, &mut refuse);
@@ -101,7 +104,7 @@ fn start(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
         if let Err(why) = object.parse::<ObjectRef>() {
             refuse(
                 &format!("`after`: {why}"),
-                "leave it out: a service has no end, and Muster's scheduler does not watch Jobs of Volcano",
+                "leave it out: a service has no end, and Muster's scheduler watches neither Jobs of Volcano nor RayJobs",
             );
         }
     }
@@ -242,6 +245,13 @@ fn gpu_models(input: &RenderInput<'_>, models: &[GpuModel], refuse: &mut impl Fn
 pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     let spec = input.spec;
     let mut warnings = Vec::new();
+    let is_ray_job = input.form == JobForm::RayJob;
+    if ray_job::has_growth(input) && !(is_ray_job && input.scheduler != GangScheduler::Kueue) {
+        warnings.push(
+            "the Ray cluster keeps its smallest size: only KubeRay's autoscaler adds nodes, and not under Kueue"
+                .to_owned(),
+        );
+    }
     if let Some(elastic) = spec.elastic() {
         warnings.push(format!(
             "the number of tasks is fixed: the job runs with {} instead of up to {}",
@@ -257,7 +267,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     if spec.protect != Protection::None {
         warnings.push("`protect` is ignored: priority classes decide who is preempted".to_owned());
     }
-    if spec.checkpoint.is_some() {
+    if spec.checkpoint.is_some() && !is_ray_job {
         warnings.push(
             "`checkpoint`: Kubernetes sends SIGTERM before it ends a pod, and no other signal; the time to save is its grace period. `muster checkpoint` sends the signal on request; $MUSTER_LAST_CHECKPOINT is not set"
                 .to_owned(),
@@ -266,7 +276,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     if input.has_output_files {
         warnings.push("`output` and `error` are ignored: `kubectl logs` has the output".to_owned());
     }
-    if spec.held && input.scheduler != GangScheduler::Muster {
+    if spec.held && (input.scheduler != GangScheduler::Muster || is_ray_job) {
         warnings.push(format!(
             "`hold`: no scheduler releases the job; start it with `kubectl patch {} --type=merge --patch '{{\"spec\":{{\"suspend\":false}}}}'`",
             main_object(input)
@@ -290,22 +300,28 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
             spec.restart.backoff
         ));
     }
-    let waits = spec.held || spec.begin.is_some();
-    let starts_whole = match input.scheduler {
-        GangScheduler::Kueue => true,
-        GangScheduler::Muster => waits,
-        GangScheduler::Volcano
-        | GangScheduler::Kai
-        | GangScheduler::PodGroups
-        | GangScheduler::None => false,
-    };
-    if spec.array.is_some() && starts_whole {
+    if is_ray_job {
+        warnings.extend(ray_job::differences(input));
+    }
+    if spec.array.is_some() && starts_whole(input) {
         warnings.push(
             "`array`: it starts when all pods that run at once fit; `array: …%M` makes them fewer"
                 .to_owned(),
         );
     }
     warnings
+}
+
+/// Returns true if the scheduler starts all pods of an array together.
+fn starts_whole(input: &RenderInput<'_>) -> bool {
+    match input.scheduler {
+        GangScheduler::Kueue => true,
+        GangScheduler::Muster => input.spec.held || input.spec.begin.is_some(),
+        GangScheduler::Volcano
+        | GangScheduler::Kai
+        | GangScheduler::PodGroups
+        | GangScheduler::None => false,
+    }
 }
 
 fn differences_of_service(input: &RenderInput<'_>, service: &Service, warnings: &mut Vec<String>) {

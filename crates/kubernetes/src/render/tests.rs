@@ -13,6 +13,8 @@ use serde_json::json;
 use super::*;
 use crate::node::NodeText;
 
+mod ray_job;
+
 /// Job of 2 nodes with 8 GPUs each, and one program.
 fn train() -> JobSpec {
     let task = Resources { gpu: GpuRequest::whole(8), ..Resources::default() };

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::objects::{network, object, sent_files, started_by};
+use super::objects::{network, object, secret, sent_files, started_by};
 use super::pod::template;
 use super::{GangScheduler, JobShape};
 
@@ -20,7 +20,7 @@ const FIELDS: [(&str, &str); 4] =
 /// Returns all objects of the job, the TrainJob last.
 pub(super) fn objects(job: &JobShape<'_>) -> Vec<Value> {
     let train_job = object(job, VERSION, "TrainJob", started_by(job, specification(job)));
-    sent_files(job).into_iter().chain([runtime(job), train_job]).collect()
+    sent_files(job).into_iter().chain(secret(job)).chain([runtime(job), train_job]).collect()
 }
 
 fn runtime(job: &JobShape<'_>) -> Value {

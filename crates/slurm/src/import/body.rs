@@ -483,7 +483,7 @@ fn obstacle_in_body(all: &[ShellCommand], step: &LaunchCommand) -> Option<String
 }
 
 /// Returns the first expansion in a word that differs between nodes.
-fn of_the_node(word: &ShellWord) -> Option<String> {
+pub(super) fn of_the_node(word: &ShellWord) -> Option<String> {
     word.parts.iter().find_map(|part| match part {
         WordPart::Variable { name, .. } if OF_THE_NODE.contains(&name.as_str()) => {
             Some(format!("${name}"))

@@ -92,8 +92,8 @@ pub(super) struct ImportedJob {
     pub(super) service: Option<DraftService>,
     /// Set for a job whose tasks are the nodes of a Ray cluster.
     pub(super) is_ray: bool,
-    /// Interpreter that has Ray, where not the first in PATH.
-    pub(super) ray_python: Option<String>,
+    /// Fields of `ray` that are not the default, with their values as YAML.
+    pub(super) ray: Vec<(&'static str, String)>,
     pub(super) groups: Vec<DraftGroup>,
     /// Time limit in minutes.
     pub(super) time: Option<u64>,
@@ -166,26 +166,34 @@ impl ImportedJob {
             }
             lines.close();
         }
-        if let Some(python) = &self.ray_python {
-            lines.plain("ray", &format!("{{python: {}}}", scalar(python)));
+        if !self.ray.is_empty() {
+            let terms = self.ray.iter().map(|(name, value)| format!("{name}: {value}"));
+            lines.plain("ray", &format!("{{{}}}", terms.collect::<Vec<_>>().join(", ")));
         }
         // 3. Options for Slurm only.
         self.slurm(&mut lines);
         // 4. Programs.
-        match self.groups.as_slice() {
-            [group] => lines.program(&group.run),
-            groups => {
-                lines.open("groups");
-                for group in groups {
-                    lines.item();
-                    lines.optional("name", group.name.as_deref());
-                    sizes(&mut lines, group);
-                    lines.program(&group.run);
-                }
-                lines.close();
+        self.programs(&mut lines);
+        lines.text
+    }
+
+    /// Writes the program of the job, or groups with theirs.
+    fn programs(&self, lines: &mut YamlWriter) {
+        // Every task of a Ray job has the program, which is written once.
+        if let ([first], _) | ([first, ..], true) = (self.groups.as_slice(), self.is_ray) {
+            lines.program(&first.run);
+        }
+        let groups @ [_, _, ..] = self.groups.as_slice() else { return };
+        lines.open("groups");
+        for group in groups {
+            lines.item();
+            lines.optional("name", group.name.as_deref());
+            sizes(lines, group);
+            if !self.is_ray {
+                lines.program(&group.run);
             }
         }
-        lines.text
+        lines.close();
     }
 
     fn slurm(&self, lines: &mut YamlWriter) {
@@ -350,7 +358,7 @@ impl YamlWriter {
 }
 
 /// Formats a YAML scalar: plain where that is unambiguous, else in quotes.
-fn scalar(text: &str) -> String {
+pub(super) fn scalar(text: &str) -> String {
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text
             .chars()

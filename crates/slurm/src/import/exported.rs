@@ -2,11 +2,12 @@
 //! parts are constants in `script`.
 
 use muster_model::imported::{ImportOutcome, ImportedOption};
+use muster_model::payload::{RayTask, TaskCommand};
 
 use super::super::script::{
     ALL_SAVE, ASKS, MADE, PASSES_ON, PROGRAM, SETUP, VARIABLES, signal_named,
 };
-use super::draft::{DraftGroup, DraftProgram, DraftService, ImportedJob};
+use super::draft::{DraftGroup, DraftProgram, DraftService, ImportedJob, scalar};
 use super::shell::{ShellCommand, ShellWord, assignment, commands};
 
 /// Role of a component.
@@ -74,8 +75,50 @@ pub(super) fn read(
         only.name = None;
     }
     draft.groups = groups;
+    ray(draft);
     Some(())
 }
+
+/// Reads back the nodes of a Ray cluster, whose program is the launcher.
+fn ray(draft: &mut ImportedJob) {
+    let node = |group: &DraftGroup| match &group.run {
+        DraftProgram::Text(text) => muster_ray::read_program(text),
+        DraftProgram::Words(_) => None,
+    };
+    let nodes: Option<Vec<RayTask>> = draft.groups.iter().map(node).collect();
+    let Some([head, ..]) = nodes.as_deref() else { return };
+    // A cluster without a program stays a script.
+    let program = match &head.driver {
+        None => return,
+        Some(TaskCommand::Argv(words)) => DraftProgram::Words(words.clone()),
+        Some(other) => DraftProgram::Text(other.text()),
+    };
+    for group in &mut draft.groups {
+        group.run = program.clone();
+    }
+    draft.is_ray = true;
+    let all: u64 = draft.groups.iter().map(tasks).sum();
+    let mut set = |name, value: String, is_default: bool| {
+        draft.ray.extend((!is_default).then_some((name, value)));
+    };
+    set("python", scalar(&head.python), head.python == "python3");
+    let version = head.version.as_deref();
+    set("version", version.map(scalar).unwrap_or_default(), version.is_none());
+    set("wait", head.nodes.to_string(), u64::from(head.nodes) == all);
+    let percent = head.object_store_percent;
+    set("object-store-percent", percent.to_string(), percent == OBJECT_STORE_PERCENT);
+    set("dashboard", head.has_dashboard.to_string(), head.has_dashboard);
+}
+
+/// Returns the fewest tasks of a group.
+fn tasks(group: &DraftGroup) -> u64 {
+    let nodes =
+        group.min_nodes.or(group.nodes).map(|nodes| nodes * group.tasks_per_node.unwrap_or(1));
+    nodes.or(group.tasks).unwrap_or(1)
+}
+
+/// Share of a node's memory for its object store, in percent: the default of a job.
+const OBJECT_STORE_PERCENT: u32 = 30;
 
 /// Reads the set-up before the ranks start: container, modules and environments, and files of each
 /// rank.

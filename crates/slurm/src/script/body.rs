@@ -124,6 +124,11 @@ pub(super) fn left_out(source: &ScriptInput<'_>) -> Vec<&'static str> {
     left_out
 }
 
+/// Returns true where `muster` is beside the head of a Ray cluster: not without Muster, nor in a container.
+fn may_grow(source: &ScriptInput<'_>) -> bool {
+    source.program.is_some() && source.slurm.container.is_none()
+}
+
 /// Returns true if the job is a Ray cluster that may ask for further nodes.
 fn grows(source: &ScriptInput<'_>) -> bool {
     source.commands.values().any(muster_ray::grows)
@@ -221,7 +226,7 @@ export MASTER_ADDR MASTER_PORT=$(({first} + SLURM_JOB_ID % {range}))
     if source.commands.values().any(muster_ray::begins_cluster) {
         text.push_str(RAY_TOKEN);
     }
-    if let Some(program) = source.program.filter(|_| grows(source)) {
+    if let Some(program) = source.program.filter(|_| grows(source) && may_grow(source)) {
         let _ = writeln!(text, "export MUSTER_PROGRAM={}", shell_word(program));
     }
     if !source.env.is_empty() {
@@ -421,7 +426,7 @@ fn command_line(
     indent: &str,
 ) -> String {
     let command = source.commands.get(role.name.as_str());
-    let command = command.map(|command| muster_ray::program(command, source.program.is_some()));
+    let command = command.map(|command| muster_ray::program(command, may_grow(source)));
     match command.as_deref() {
         Some(TaskCommand::Argv(words)) => {
             words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")

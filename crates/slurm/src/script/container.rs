@@ -16,7 +16,12 @@ pub(super) fn choose(text: &mut String, source: &ScriptInput<'_>) {
     let work = work(source);
     let kept = source.directory.map(|kept| shell_word(&format!("{}:{}", kept.dir, kept.dir)));
     let mut mounts: Vec<String> = kept.into_iter().chain([format!("{work}:{work}")]).collect();
-    mounts.extend(source.program.filter(|_| source.verify).map(|program| shell_word(&format!("{program}:{program}:ro"))));
+    mounts.extend(
+        source
+            .program
+            .filter(|_| source.verify)
+            .map(|program| shell_word(&format!("{program}:{program}:ro"))),
+    );
     mounts.extend(container.mounts.iter().map(|mount| shell_word(mount)));
     let _ = write!(
         text,

@@ -53,6 +53,7 @@ pub(super) fn request(source: &ScriptInput<'_>) -> Result<SbatchRequest, Vec<Uns
         ));
     }
     differences(spec, &mut warnings);
+    growth(source, &mut warnings);
     variables(source, &mut unfit);
     if let (None, Some(folders)) = (&source.directory, output::folders(source.files)) {
         warnings.push(format!(
@@ -117,6 +118,17 @@ fn kinds(spec: &JobSpec, warnings: &mut Vec<String>, unfit: &mut Vec<Unsupported
                 warnings.push(format!("it is not stopped after being idle for {idle}; it ends at its time limit"));
             }
         }
+    }
+}
+
+/// Warns of a growing Ray cluster in a container, in which there is no `muster` to ask.
+fn growth(source: &ScriptInput<'_>, warnings: &mut Vec<String>) {
+    let grows = source.commands.values().any(muster_ray::grows);
+    if grows && source.directory.is_some() && source.slurm.container.is_some() {
+        warnings.push(
+            "the Ray cluster keeps its smallest size: it asks for further nodes by `muster`, which the container lacks"
+                .to_owned(),
+        );
     }
 }
 

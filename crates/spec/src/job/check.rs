@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::job::{Dependency, JobSpec, NodeConstraint};
+use muster_model::payload::TaskCommand;
 use muster_model::{
     AdvanceReservationName, NodeName, PayloadId, Protection, QueueName, Span, TaskGroup, Time,
     WorkloadKind,
@@ -51,15 +52,9 @@ pub(super) fn check(
     let time_limit = kind::time_limit(word, job, time_limit, problems);
     let time_limit = default_time(job, (&queue, &kind), site, &mut warnings).or(time_limit);
     let checkpoint = ending::checkpoint(job, word, time_limit, problems);
-    let commands = payload::commands(document, word, problems);
     let grace = ending::grace(job, problems);
-    let (commands, groups) = match word {
-        KindValue::Ray => {
-            let ending = ray::Ending { time_limit, checkpoint, grace };
-            ray::nodes(document, groups, ending, &commands, (&mut warnings, problems))
-        }
-        _ => (commands, groups),
-    };
+    let ending = ray::Ending { time_limit, checkpoint, grace };
+    let (commands, groups) = programs(document, word, groups, ending, (&mut warnings, problems));
     let env = environment(job, &mut warnings, problems);
     let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
     let restart = kind::restart(word, job, ending::restart(job, problems), problems);
@@ -107,6 +102,21 @@ pub(super) fn check(
         after_documents: Vec::new(),
         warnings,
     })
+}
+
+/// Returns the command of each task group, and the groups, which a Ray job changes.
+fn programs(
+    document: &ParsedJob,
+    word: KindValue,
+    groups: Vec<TaskGroup>,
+    ending: ray::Ending,
+    (warnings, problems): (&mut Vec<String>, &mut Problems),
+) -> (BTreeMap<Arc<str>, TaskCommand>, Vec<TaskGroup>) {
+    let commands = payload::commands(document, word, problems);
+    match word {
+        KindValue::Ray => ray::nodes(document, groups, ending, &commands, (warnings, problems)),
+        _ => (commands, groups),
+    }
 }
 
 /// Returns the task groups of a job, and the nodes that it may use.

@@ -302,6 +302,9 @@ document! {
         "priority-class" priority_class: Text,
         /// Runtime class of its pods.
         "runtime-class" runtime_class: Text,
+        /// Run a job of `kind: ray` as a RayJob of KubeRay. By default it is a Job, which needs
+        /// nothing in the cluster.
+        "kuberay" kuberay: Flag,
         /// Annotations of its pods: `{example.com/team: vision}`.
         "annotations" annotations: Named<Text>,
     }

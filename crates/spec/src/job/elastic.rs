@@ -64,7 +64,7 @@ pub(super) fn check_groups(
         let hint = "a service grows by `replicas: 2..6`; a notebook is one task".to_owned();
         let label = "its tasks have a range";
         problems.add(
-            Problem::new("only a job of `kind: task` or `kind: ray` grows and shrinks")
+            Problem::new("only a job of `kind: task` or `ray` grows and shrinks")
                 .at(place, label)
                 .hint(hint),
         );

@@ -12,10 +12,15 @@ use crate::source::Place;
 
 /// Returns the options of the job.
 pub(super) fn of_job(job: &JobDocument, problems: &mut Problems) -> KubernetesOptions {
-    job.kubernetes.as_ref().map(|section| options(&section.value, problems)).unwrap_or_default()
+    let section = job.kubernetes.as_ref();
+    section.map(|section| options(job, &section.value, problems)).unwrap_or_default()
 }
 
-fn options(written: &KubernetesDocument, problems: &mut Problems) -> KubernetesOptions {
+fn options(
+    job: &JobDocument,
+    written: &KubernetesDocument,
+    problems: &mut Problems,
+) -> KubernetesOptions {
     let one = |field: &Option<Located<Text>>, name: &str, problems: &mut Problems| {
         let field = field.as_ref()?;
         word((&field.value.0, field.place), name, problems)
@@ -50,10 +55,24 @@ fn options(written: &KubernetesDocument, problems: &mut Problems) -> KubernetesO
         host_network: written.host_network.as_ref().is_some_and(|flag| flag.value.0),
         priority_class: one(&written.priority_class, "priority-class", problems),
         runtime_class: one(&written.runtime_class, "runtime-class", problems),
+        is_kuberay: kuberay(job, written, problems),
         annotations: annotations
             .map(|item| (item.name.as_str().into(), item.value.0.as_str().into()))
             .collect(),
     }
+}
+
+/// Returns true for a Ray cluster that KubeRay makes.
+fn kuberay(job: &JobDocument, written: &KubernetesDocument, problems: &mut Problems) -> bool {
+    let Some(flag) = written.kuberay.as_ref().filter(|flag| flag.value.0) else { return false };
+    if job.kind.as_ref().is_none_or(|kind| kind.value.0 != "ray") {
+        problems.add(
+            Problem::new("`kuberay` needs `kind: ray`")
+                .at(flag.key, "KubeRay runs Ray clusters only")
+                .hint("add `kind: ray`, or remove it".to_owned()),
+        );
+    }
+    true
 }
 
 /// A text, and where it is written.

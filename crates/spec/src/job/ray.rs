@@ -15,13 +15,10 @@ use crate::job::document::{JobDocument, RayDocument};
 
 use self::growth::growth;
 
-/// Share of a node's memory for its object store: what Ray takes of a machine's by default.
-const OBJECT_STORE_PERCENT: u32 = 30;
-
 /// Time without work after which a node that a growing cluster got leaves it, by default.
 const IDLE: Span = Span::from_secs(60);
 
-/// How a Ray job ends.
+/// Time limit, checkpoints and grace of a Ray job.
 pub(super) struct Ending {
     pub(super) time_limit: Option<Span>,
     pub(super) checkpoint: Option<Checkpoint>,
@@ -72,21 +69,20 @@ fn task(least: u32, group: &TaskGroup, terms: Option<&RayDocument>) -> RayTask {
     let dashboard = terms.and_then(|terms| terms.dashboard.as_ref());
     let join = terms.and_then(|terms| terms.join.as_ref()).map(|text| text.value.0.clone());
     let idle = terms.and_then(|terms| terms.idle.as_ref()).map(|idle| idle.value.0);
+    let blank = RayTask::new(None);
     RayTask {
-        driver: None,
         nodes: wait.unwrap_or(least),
         gpus: group.task.gpu.devices,
         cpus: group.task.cpus,
         memory: group.task.memory,
-        object_store_percent: percent.map_or(OBJECT_STORE_PERCENT, |field| field.value.0 as u32),
+        object_store_percent: percent
+            .map_or(blank.object_store_percent, |field| field.value.0 as u32),
         has_dashboard: dashboard.is_none_or(|flag| flag.value.0),
-        python: python.map_or_else(|| "python3".to_owned(), |text| text.value.0.clone()),
-        checkpoint: None,
+        python: python.map_or_else(|| blank.python.clone(), |text| text.value.0.clone()),
         version: version.map(|text| text.value.0.clone()),
         idle: idle.unwrap_or(join.is_some().then_some(IDLE)),
         join,
-        grace: Span::default(),
-        growth: None,
+        ..blank
     }
 }
 
@@ -117,7 +113,9 @@ fn refuse_contradictions(job: &JobDocument, grows: bool, problems: &mut Problems
                 .hint("write a number of tasks, or leave `join` out".to_owned()),
         );
     }
-    if let Some(idle) = terms.idle.as_ref().filter(|_| terms.join.is_none() && job.run.is_some() && !grows) {
+    if let Some(idle) =
+        terms.idle.as_ref().filter(|_| terms.join.is_none() && job.run.is_some() && !grows)
+    {
         problems.add(
             Problem::new("`idle` has no effect on this cluster")
                 .at(idle.key, "it ends with its program, and its size is fixed")

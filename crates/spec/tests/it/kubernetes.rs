@@ -8,6 +8,7 @@ use crate::support::{check, complaint};
 #[test]
 fn every_field_is_read() {
     let text = "\
+kind: ray
 run: a
 kubernetes:
   image: registry.example.com/train:1
@@ -22,6 +23,7 @@ kubernetes:
   host-network: true
   priority-class: high
   runtime-class: nvidia
+  kuberay: true
   annotations: {example.com/team: vision}
 ";
     let mount = |claim: &str, path: &str, is_read_only| ClaimMount {
@@ -42,6 +44,7 @@ kubernetes:
         host_network: true,
         priority_class: Some("high".into()),
         runtime_class: Some("nvidia".into()),
+        is_kuberay: true,
         annotations: [("example.com/team".into(), "vision".into())].into(),
     };
     assert_eq!(check(text).unwrap()[0].kubernetes, expected);
@@ -72,6 +75,11 @@ fn values_that_cannot_be_a_name_or_a_path_are_rejected() {
         check_rejected(&format!("{name}: 'a b'"), &what, "expected one word");
         check_rejected(&format!("{name}: ''"), &what, "expected one word");
     }
+    check_rejected(
+        "kuberay: true",
+        "`kuberay` needs `kind: ray`",
+        "KubeRay runs Ray clusters only",
+    );
     let text = complaint("run: a\nkubernetes: {serviceAccountName: x}\n");
     assert!(text.contains("service-account"), "{text}");
 }

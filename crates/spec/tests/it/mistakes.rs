@@ -912,9 +912,51 @@ fn ray_clusters() {
 
 #[test]
 fn ray_clusters_that_grow_or_join() {
-    assert_snapshot!(complaint("kind: ray\ntasks: 2..4\ngrow-after: 5m\nrun: a"), @"");
-    assert_snapshot!(complaint("kind: ray\ntasks: 2\nray: {idle: 5m}\nrun: a"), @"");
-    assert_snapshot!(complaint("kind: ray\ntasks: 2..4\nray: {join: head}\nrun: a"), @"");
+    assert_snapshot!(complaint("kind: ray\ntasks: 2..4\ngrow-after: 5m\nrun: a"), @r"
+    error: a Ray job has no `grow-after`
+     --> train.yaml:3:1
+      |
+    3 | grow-after: 5m
+      | ^^^^^^^^^^ it grows when parts of its program wait, without a restart
+      |
+    hint: remove it; `ray: {idle: 5m}` sets when nodes leave again
+    ");
+    assert_snapshot!(complaint("kind: ray\ntasks: 2\nray: {idle: 5m}\nrun: a"), @r"
+    error: `idle` has no effect on this cluster
+     --> train.yaml:3:7
+      |
+    3 | ray: {idle: 5m}
+      |       ^^^^ it ends with its program, and its size is fixed
+      |
+    hint: remove it; or give `tasks` a range, or leave `run` out
+    ");
+    assert_snapshot!(complaint("kind: ray\ntasks: 2..4\nray: {join: head}\nrun: a"), @r"
+    error: nodes that join another cluster have a fixed number
+     --> train.yaml:3:7
+      |
+    3 | ray: {join: head}
+      |       ^^^^ only the cluster itself grows
+      |
+    hint: write a number of tasks, or leave `join` out
+
+    error: `join` is not the address of a head
+     --> train.yaml:3:13
+      |
+    3 | ray: {join: head}
+      |             ^^^^ expected a host and a port
+      |
+    hint: such as `join: node1:6379`
+
+    error: nodes that join another cluster run no program
+     --> train.yaml:4:1
+      |
+    3 | ray: {join: head}
+      |       ---- the tasks become nodes of this cluster
+    4 | run: a
+      | ^^^ this program would never start
+      |
+    hint: `muster ray submit JOB -- COMMAND` runs a program on it
+    ");
 }
 
 #[test]
@@ -1340,7 +1382,7 @@ fn ranges_of_sizes() {
     hint: give the other groups a fixed number of tasks
     ");
     assert_snapshot!(complaint("kind: service\ntasks: 1..2\nrun: a"), @r"
-    error: only a job of `kind: task` grows and shrinks
+    error: only a job of `kind: task` or `ray` grows and shrinks
      --> train.yaml:2:8
       |
     2 | tasks: 1..2

@@ -21,7 +21,7 @@ fn node<'a>(job: &'a CheckedJob, group: &str) -> &'a RayTask {
 #[test]
 fn the_gang_of_a_growing_cluster_is_its_smallest_size() {
     let job = job(
-        "kind: ray\nqueue: default\ngpu: h100\nlabels: {zone: a}\nslurm: {partition: gpu, qos: high}\ntime: 2h\n\
+        "kind: ray\nqueue: default\ngpu: h100\nslurm: {partition: gpu, qos: high, singleton: true}\ntime: 2h\n\
          env: {SECRET: a}\nworkdir: /data\ncheckpoint: {grace: 1m}\nray: {python: bin/python, idle: 5m}\nrun: a\ngroups:\n\
          - {name: head, tasks: 1}\n- {name: worker, tasks: 2..8, gpus-per-task: 4, memory: 64GB, slurm: {partition: big}}",
     );
@@ -34,7 +34,7 @@ fn the_gang_of_a_growing_cluster_is_its_smallest_size() {
     assert_eq!(
         file,
         json!({
-            "kind": "ray", "queue": "default", "gpu": "h100", "labels": {"zone": "a"}, "gpus-per-task": 4,
+            "kind": "ray", "queue": "default", "gpu": "h100", "gpus-per-task": 4,
             "memory": "64GB", "slurm": {"partition": "big", "qos": "high"},
             "ray": {"python": "bin/python", "idle": "300000ms"},
         })

@@ -1,4 +1,5 @@
-//! `muster export kubernetes` and `muster export trainer`: write a job as objects of Kubernetes.
+//! `muster export kubernetes`, `muster export trainer` and `muster export kuberay`: write a job as objects of
+//! Kubernetes.
 
 use std::path::Path;
 
@@ -52,6 +53,24 @@ pub(super) struct TrainerArgs {
     pub(super) objects: ObjectArgs,
 }
 
+const KUBERAY_EXAMPLES: &str = "\
+Examples:
+  muster export kuberay tune.yaml | kubectl apply -f -
+  muster export kuberay tune.yaml --scheduler kueue -o tune-rayjob.yaml";
+
+/// Write a job file of `kind: ray` as a RayJob of KubeRay
+///
+/// The first task is the head of the cluster, and the others are groups of workers; KubeRay starts the
+/// program in the head's pod once `wait` nodes have joined. A range of sizes becomes the bounds of KubeRay's
+/// autoscaler. Without KubeRay in the cluster, `muster export kubernetes` writes the same job. What a RayJob cannot do
+/// is rejected; differences in behaviour are printed on stderr. No cluster is needed.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = KUBERAY_EXAMPLES)]
+pub(super) struct KubeRayArgs {
+    #[command(flatten)]
+    pub(super) objects: ObjectArgs,
+}
+
 /// Job to write as objects, and its scheduler.
 #[derive(Debug, clap::Args)]
 pub(super) struct ObjectArgs {
@@ -92,7 +111,7 @@ impl From<SchedulerName> for GangScheduler {
     }
 }
 
-/// Runs `muster export kubernetes` or `muster export trainer`; returns the exit code.
+/// Runs `muster export kubernetes`, `trainer` or `kuberay`; returns the exit code.
 pub(super) fn run(app: &App, args: &ObjectArgs, form: JobForm) -> Result<u8> {
     let jobs = args.job.read()?;
     let mut checked = jobs.selected().clone();
@@ -154,7 +173,7 @@ fn with_input<T>(
         after,
         options: &checked.kubernetes,
         scheduler: args.scheduler.into(),
-        form,
+        form: form.with(&checked.kubernetes),
         suffix: None,
     })
 }

@@ -29,6 +29,8 @@ enum ExportCommand {
     Slurm(slurm::SlurmArgs),
     Kubernetes(kubernetes::KubernetesArgs),
     Trainer(kubernetes::TrainerArgs),
+    #[command(name = "kuberay")]
+    KubeRay(kubernetes::KubeRayArgs),
     Slinky(slurm::SlinkyArgs),
     Soperator(slurm::SoperatorArgs),
 }
@@ -90,6 +92,7 @@ pub fn run(app: &App, args: &ExportArgs) -> Result<u8> {
         ExportCommand::Slurm(args) => slurm::run(app, args),
         ExportCommand::Kubernetes(args) => kubernetes::run(app, &args.objects, JobForm::Simplest),
         ExportCommand::Trainer(args) => kubernetes::run(app, &args.objects, JobForm::TrainJob),
+        ExportCommand::KubeRay(args) => kubernetes::run(app, &args.objects, JobForm::RayJob),
         ExportCommand::Slinky(args) => slurm::run_inside(app, &args.inside, SlurmOperator::Slinky),
         ExportCommand::Soperator(args) => {
             slurm::run_inside(app, &args.inside, SlurmOperator::Soperator)

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use muster_api::query::AttachQuery;
 use muster_ray::{DASHBOARD, DashboardPlace, RELAY, inside};
 use serde::Serialize;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
@@ -108,7 +109,16 @@ async fn forward(browser: TcpStream, words: &[String]) -> Result<()> {
         drop(to);
         copied
     };
-    let down = tokio::io::copy(&mut from, &mut write);
-    tokio::try_join!(up, down)?;
+    let down = async {
+        let copied = tokio::io::copy(&mut from, &mut write).await;
+        let _ = write.shutdown().await;
+        copied
+    };
+    // The dashboard's end of a connection ends it; the browser may ask no more and still wait for an answer.
+    tokio::pin!(down);
+    tokio::select! {
+        done = &mut down => drop(done?),
+        _ = up => drop(down.await?),
+    }
     Ok(())
 }

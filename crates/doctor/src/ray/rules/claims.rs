@@ -104,6 +104,10 @@ fn gpus(host: &HostView<'_>) -> RuleResult {
 
 fn cpus(host: &HostView<'_>) -> RuleResult {
     let has = |node: &ProcessView<'_>| {
+        // A CPU for each GPU and one: so many offers a job of Muster that names none, whatever it gets.
+        if node.offers("CPU") <= node.offers("GPU") + 1.0 {
+            return Ok(node.offers("CPU"));
+        }
         let of_slurm = node.variable("SLURM_CPUS_ON_NODE").and_then(|number| number.parse().ok());
         let allowed = node.process.cpus.map(|cpus| cpus as f64);
         let least = allowed.into_iter().chain(of_slurm).reduce(f64::min);
@@ -136,9 +140,7 @@ fn store(host: &HostView<'_>) -> RuleResult {
             Some(directory) if !directory.starts_with(SHARED_MEMORY) => {
                 format!("{title}: its object store of {} is in {directory}", Bytes(bytes))
             }
-            _ => match host.host.shared_memory_bytes {
-                // A pod has a /dev/shm of its own.
-                _ if node.owner == crate::ray::process::Owner::Pod => continue,
+            _ => match node.process.shared_memory_bytes {
                 Some(size) if bytes > size => format!(
                     "{title}: its object store of {} is larger than {SHARED_MEMORY}, which has {}",
                     Bytes(bytes),
@@ -146,7 +148,9 @@ fn store(host: &HostView<'_>) -> RuleResult {
                 ),
                 Some(_) => continue,
                 None => {
-                    missing = Some(MissingInput(format!("the size of {SHARED_MEMORY}")));
+                    let pid = node.process.pid;
+                    let says = format!("the size of {SHARED_MEMORY} of process {pid}");
+                    missing = Some(MissingInput(says));
                     continue;
                 }
             },

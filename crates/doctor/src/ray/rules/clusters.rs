@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use muster_model::check::Severity::{High, Medium};
 use muster_model::hostlist;
+use muster_slurm::conf::evidence::MissingInput;
 
 use super::RayRule;
-use crate::ray::process::{Owner, RayProgram, option};
+use crate::ray::process::{JOINS, Owner, RayProgram, option};
 use crate::ray::view::{Cluster, HostView, ProcessView};
 use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any, judge};
 
@@ -77,27 +78,59 @@ fn outside(cluster: &Cluster<'_, '_>) -> RuleFinding {
     RuleFinding::about(format!("{users} {address}"), says)
 }
 
+/// Place of the head of a cluster for a node of it in a job.
+enum HeadPlace {
+    /// Node of the job, as far as that can be told.
+    OfJob,
+    /// Another one, with the words for it in a finding.
+    Elsewhere(String),
+    Unknown,
+}
+
 fn joined_elsewhere(host: &HostView<'_>) -> RuleResult {
     let mut missing = None;
     let mut findings = Vec::new();
-    for node in host.nodes().filter(|node| node.is_in_job()) {
-        if let Some(other) = owner_of_head(host, node) {
-            let title = node.title();
-            let says = format!("{title} is of the cluster {}, which is in {other}", node.gcs);
-            findings.push(RuleFinding::about(format!("{} {}", node.owner, node.gcs), says));
-            continue;
-        }
-        match is_of_its_nodes(host, node) {
-            Some(true) => {}
-            Some(false) => {
-                let title = node.title();
-                let says = format!("{title} is of the cluster {}, on none of its nodes", node.gcs);
-                findings.push(RuleFinding::about(format!("{} {}", node.owner, node.gcs), says));
+    // A job that Muster lets join another is meant to.
+    let is_meant = |node: &&ProcessView<'_>| node.variable(JOINS).is_some();
+    for node in host.nodes().filter(|node| node.is_in_job() && !is_meant(node)) {
+        let gcs = &node.gcs;
+        // Whether it is meant to join is in its environment.
+        match (place_of_head(host, node), node.unread()) {
+            (HeadPlace::OfJob, _) => {}
+            (_, Some(unread)) => missing = missing.or(Some(unread)),
+            (HeadPlace::Elsewhere(place), None) => {
+                let says = format!("{} is of the cluster {gcs}, {place}", node.title());
+                findings.push(RuleFinding::about(format!("{} {gcs}", node.owner), says));
             }
-            None => missing = missing.or_else(|| node.unread()),
+            (HeadPlace::Unknown, None) => {
+                let says =
+                    format!("the node of {gcs}, the cluster of process {}", node.process.pid);
+                missing = missing.or(Some(MissingInput(says)));
+            }
         }
     }
     judge(findings, missing, host.seen())
+}
+
+fn place_of_head(host: &HostView<'_>, node: &ProcessView<'_>) -> HeadPlace {
+    if let Some(other) = owner_of_head(host, node) {
+        return HeadPlace::Elsewhere(format!("which is in {other}"));
+    }
+    let Some((address, _)) = node.gcs.rsplit_once(':') else { return HeadPlace::Unknown };
+    let address = address.trim_matches(['[', ']']).parse::<IpAddr>();
+    let Ok(address) = address else { return HeadPlace::OfJob };
+    if address.is_loopback() || host.host.addresses.contains(&address) {
+        return HeadPlace::OfJob;
+    }
+    if !matches!(node.owner, Owner::Muster(_)) {
+        return place_of_address(host, node, address).unwrap_or(HeadPlace::Unknown);
+    }
+    // The tasks of a job of Muster's own daemon are on one machine.
+    if node.process.is_in_other_network || host.host.addresses.is_empty() {
+        HeadPlace::Unknown
+    } else {
+        HeadPlace::Elsewhere("on none of its nodes".to_owned())
+    }
 }
 
 /// Returns the owner of the head on this machine, if it is another than that of the node.
@@ -107,24 +140,23 @@ fn owner_of_head(host: &HostView<'_>, node: &ProcessView<'_>) -> Option<Owner> {
     Some(other.owner.clone())
 }
 
-/// Returns whether the head of a node is on a machine of its job; `None` where that cannot be told.
-fn is_of_its_nodes(host: &HostView<'_>, node: &ProcessView<'_>) -> Option<bool> {
-    let (address, _) = node.gcs.rsplit_once(':')?;
-    let Ok(address) = address.trim_matches(['[', ']']).parse::<IpAddr>() else { return Some(true) };
-    if address.is_loopback() || host.host.addresses.contains(&address) {
-        return Some(true);
-    }
-    // The tasks of a job of Muster's own daemon are on one machine.
-    if matches!(node.owner, Owner::Muster(_)) && node.process.environment.is_some() {
-        return Some(false);
-    }
+/// Returns the place of an address for a node in a job of Slurm; `None` where no node is known to have it: a
+/// node has other addresses than that of its name.
+fn place_of_address(
+    host: &HostView<'_>,
+    node: &ProcessView<'_>,
+    address: IpAddr,
+) -> Option<HeadPlace> {
     let names = hostlist::expand(node.variable("SLURM_JOB_NODELIST")?).ok()?;
-    let known: Option<Vec<&BTreeSet<IpAddr>>> =
-        names.iter().map(|name| host.host.resolved.get(name)).collect();
-    let is_found = |name: &String| {
-        host.host.resolved.get(name).is_some_and(|addresses| addresses.contains(&address))
-    };
-    if names.iter().any(is_found) { Some(true) } else { known.map(|_| false) }
+    let own: BTreeSet<&String> = names.iter().collect();
+    let known = host.host.resolved.iter();
+    let with_address: BTreeSet<&String> =
+        known.filter(|(_, addresses)| addresses.contains(&address)).map(|(name, _)| name).collect();
+    if !own.is_disjoint(&with_address) {
+        return Some(HeadPlace::OfJob);
+    }
+    let name = with_address.first()?;
+    Some(HeadPlace::Elsewhere(format!("on {name}, which is none of its nodes")))
 }
 
 fn collide(host: &HostView<'_>) -> RuleResult {

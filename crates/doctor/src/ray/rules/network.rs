@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use muster_model::check::Severity::High;
 
 use super::RayRule;
+use crate::ray::host::DashboardAnswer;
 use crate::ray::process::RayProgram;
 use crate::ray::view::{HostView, ProcessView};
 use crate::rule::{DocPage, RuleFinding, RuleResult, judge};
@@ -57,7 +58,12 @@ fn is_open(server: &ProcessView<'_>) -> Result<Option<SocketAddr>, MissingInput>
     };
     // A dashboard serves its metrics on a port of their own, which runs no programs.
     if server.program == RayProgram::Dashboard {
-        return Ok(process.told_without_token);
+        let says = || format!("an answer of the dashboard, process {}", process.pid);
+        return match process.dashboard {
+            DashboardAnswer::Nothing => Err(MissingInput(says())),
+            DashboardAnswer::Refusal => Ok(None),
+            DashboardAnswer::Version(address) => Ok(Some(address)),
+        };
     }
     let beyond = listens.iter().find(|address| !address.ip().to_canonical().is_loopback());
     match (beyond, server.unread()) {

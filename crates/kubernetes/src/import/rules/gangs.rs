@@ -102,7 +102,8 @@ fn several_jobs(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
 /// Pods of a gang that start again alone: the collective calls of the others fail or hang.
 fn half_restarts(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
     let hits = facts.roles().filter(|role| {
-        let is_gang = role.job.draft.pods() > 1 && !role.job.is_own;
+        // KubeRay replaces a node, and Ray goes on without it.
+        let is_gang = role.job.draft.pods() > 1 && !role.job.is_own && role.job.ray.is_none();
         // A launcher that starts again starts all ranks again.
         is_gang && !(role.job.mpi.is_some() && role.group.name == "launcher")
     });

@@ -5,6 +5,8 @@ mod launching;
 mod operators;
 mod pods;
 mod queues;
+mod ray;
+mod ray_nodes;
 mod services;
 
 use muster_model::check::Severity;
@@ -20,6 +22,8 @@ fn rules() -> impl Iterator<Item = &'static ObjectRule> {
         operators::RULES,
         services::RULES,
         queues::RULES,
+        ray::RULES,
+        ray_nodes::RULES,
     ];
     rules.into_iter().flatten()
 }

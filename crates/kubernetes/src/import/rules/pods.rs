@@ -48,7 +48,7 @@ pub(in super::super) const RULES: &[ObjectRule] = &[
         id: "no-time-limit",
         severity: Severity::Medium,
         title: "no time limit is requested",
-        cure: "add `activeDeadlineSeconds` to the pods: without one a job cannot be backfilled, and a hang holds its GPUs for ever",
+        cure: "add `activeDeadlineSeconds` to the pods, of KubeRay to the RayJob: without one a job cannot be backfilled, and a hang holds its GPUs for ever",
         find: without_time,
     },
     ObjectRule {
@@ -174,6 +174,10 @@ fn without_command(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
         let has = |field: &str| {
             role.object.get(&format!("{}/spec/containers/0/{field}", role.at)).is_some()
         };
+        // KubeRay starts the nodes of a cluster.
+        if role.job.ray.is_some() {
+            return false;
+        }
         // The MPI operator starts an SSH server in workers.
         let is_worker = role.job.mpi.is_some() && role.group.name != "launcher";
         has("image") && !has("command") && !is_worker && role.has_whole_template()
@@ -202,7 +206,10 @@ fn latest(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
 fn without_time(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
     let jobs = facts.jobs.iter().filter(|job| {
         let uses_gpus = job.draft.groups.iter().any(|group| group.task.gpus > 0);
-        job.draft.time_secs.is_none() && job.draft.service.is_none() && uses_gpus && !job.is_own
+        // Clusters without a program have a rule of their own.
+        let has_end = job.ray.as_ref().is_none_or(|ray| ray.entrypoint.is_some());
+        let is_open = job.draft.time_secs.is_none() && job.draft.service.is_none();
+        is_open && has_end && uses_gpus && !job.is_own
     });
     jobs.map(|job| {
         let object = &facts.objects[job.object];
@@ -219,7 +226,9 @@ fn small_shm(facts: &ObjectFacts<'_>) -> Vec<RuleHit> {
             .any(|at| role.object.peek_text(&format!("{at}/mountPath")) == Some("/dev/shm"));
         let uses_host = role.object.is_set(&format!("{}/spec/hostIPC", role.at));
         let gpus = role.group.task.gpus * role.group.tasks_per_pod;
-        gpus > 1 && role.has_whole_template() && !has_shm && !uses_host
+        // KubeRay mounts one as large as the limit of memory.
+        let is_mounted = has_shm || role.job.ray.is_some();
+        gpus > 1 && role.has_whole_template() && !is_mounted && !uses_host
     });
     hits.map(|role| {
         let says = format!(

@@ -73,6 +73,21 @@ pub(super) fn checked(job: &str) -> Vec<CheckedJob> {
     muster_spec::check_all(&documents, &site).unwrap_or_else(|error| panic!("{job}\n{error:?}"))
 }
 
+/// Returns the objects of a job for Muster's scheduler.
+pub(super) fn rendered(checked: &CheckedJob, form: JobForm) -> String {
+    let job = Generated {
+        spec: checked.spec.clone(),
+        commands: checked.commands.clone(),
+        env: [(muster_ray::TOKEN.to_owned(), "s3cret".to_owned())].into(),
+        workdir: None,
+        options: checked.kubernetes.clone(),
+        scheduler: GangScheduler::Muster,
+        form,
+        files: Vec::new(),
+    };
+    job.objects()
+}
+
 fn program() -> impl Strategy<Value = TaskCommand> {
     let texts = [
         "torchrun train.py",
@@ -142,6 +157,7 @@ fn options() -> impl Strategy<Value = KubernetesOptions> {
             runtime_class: Some("nvidia".into()),
             annotations: [("example.com/a".into(), "1".into())].into(),
             send: None,
+            is_kuberay: false,
         }
     })
 }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::super::super::script::quote;
 use super::super::body::is_repeatable;
-use super::super::shell::{ShellCommand, ShellWord, WordPart, assignment};
+use super::super::shell::{ShellCommand, ShellWord, WordPart, commands};
 use super::blocks::ScriptBlock;
-use super::{OF_RAY, RayScript};
+use super::effects::{SETTERS, changes_environment, exports, is_printed_to_variable, names_set};
+use super::{OF_RAY, RayScript, ray_commands};
 
 /// Commands of Ray that only serve to build, watch or end the cluster.
 const CLUSTER_VERBS: [&str; 4] = ["start", "stop", "status", "health-check"];
@@ -28,7 +28,7 @@ impl RayScript<'_> {
         let helpers: Vec<bool> = blocks
             .iter()
             .zip(&gone)
-            .map(|(block, gone)| !gone && self.is_helper(block, &used))
+            .map(|(block, gone)| !gone && self.is_helper(block, &addresses))
             .collect();
         let mut needed: BTreeSet<&str> = BTreeSet::new();
         for (nth, block) in blocks.iter().enumerate() {
@@ -83,51 +83,48 @@ impl RayScript<'_> {
     }
 
     /// Returns true for a block that only sets variables; those that it exports are for the program,
-    /// unless the cluster uses them.
-    pub(super) fn is_helper(&self, block: &ScriptBlock, used: &BTreeSet<&str>) -> bool {
+    /// unless they tell the address of the head.
+    pub(super) fn is_helper(&self, block: &ScriptBlock, addresses: &[BTreeSet<String>; 3]) -> bool {
         let sets = self.sets(block);
-        let of_cluster =
-            |name: &String| used.contains(name.as_str()) || OF_RAY.contains(&name.as_str());
-        let exports = self.all[block.commands.clone()]
-            .iter()
-            .any(|command| command.program().as_deref() == Some("export"));
-        !sets.is_empty() && (!exports || sets.iter().any(of_cluster))
+        let of_ray = |name: &String| {
+            OF_RAY.contains(&name.as_str()) || addresses.iter().any(|known| known.contains(name))
+        };
+        let is_exported = self.all[block.commands.clone()].iter().any(exports);
+        !sets.is_empty() && (!is_exported || sets.iter().all(of_ray))
     }
 
     /// Returns true for a block that builds, awaits or ends the cluster and does nothing else.
     pub(super) fn is_of_cluster(&self, block: &ScriptBlock) -> bool {
         let is_quiet = |index: usize| {
             let command = &self.all[index];
-            let name = command.program().unwrap_or_default();
-            is_repeatable(command) || name == "kill" || name == "break"
+            let is_break = command.program().as_deref() == Some("break");
+            is_break || is_repeatable(command) && !changes_environment(command)
         };
         let is_cluster = |index: usize| {
             self.ray_at(index).is_some_and(|ray| CLUSTER_VERBS.contains(&ray.verb.as_str()))
         };
-        let header = self.header_line(block);
-        let range = || block.commands.clone().filter(|index| Some(self.all[*index].line) != header);
+        let range = || block.commands.clone().filter(|index| !self.is_header(block, *index));
         if range().any(is_cluster) {
             return range().all(|index| is_cluster(index) || is_quiet(index));
         }
         let only = |names: &[&str]| {
-            range().all(|index| {
-                let name = self.all[index].program().unwrap_or_default();
-                names.contains(&name.as_str())
-            })
+            let is_one = |index: usize| {
+                self.all[index].program().is_some_and(|name| names.contains(&name.as_str()))
+            };
+            range().next().is_some() && range().all(is_one)
         };
-        let of_ray = range()
-            .any(|index| self.all[index].words.iter().any(|word| word.raw.contains("ray stop")));
-        only(&["sleep", "wait"]) || only(&["trap"]) && of_ray || only(&["kill"])
+        let is_trap = || range().all(|index| is_trap_of_ray(&self.all[index]));
+        only(&["sleep", "wait"]) || only(&["trap"]) && is_trap() || only(&["kill"])
     }
 
     /// Returns the variables that a block expands.
     pub(super) fn uses<'b>(&'b self, block: &ScriptBlock) -> impl Iterator<Item = &'b str> {
-        let header = self.header_line(block);
-        let commands = self.all[block.commands.clone()].iter();
-        commands.flat_map(move |command| {
+        let is_header: Vec<bool> =
+            block.commands.clone().map(|index| self.is_header(block, index)).collect();
+        let commands = self.all[block.commands.clone()].iter().zip(is_header);
+        commands.flat_map(move |(command, is_header)| {
             let targets = command.redirects.iter().map(|(_, target)| target);
             let words = command.words.iter().chain(targets);
-            let is_header = header == Some(command.line);
             words.flat_map(move |word| {
                 let bare = is_header.then_some(word.raw.as_str());
                 words_of(word).into_iter().chain(bare)
@@ -150,49 +147,63 @@ impl RayScript<'_> {
         })
     }
 
-    /// Returns the line of `for ((i = 1; i < n; i++))`, which reads as commands.
-    pub(super) fn header_line(&self, block: &ScriptBlock) -> Option<u32> {
+    /// Returns true for `for ((i = 1; i < n; i++))`, which reads as commands of their own.
+    fn is_header(&self, block: &ScriptBlock, index: usize) -> bool {
         let mut commands = self.all[block.commands.clone()].iter();
         let header = commands.find(|command| {
             command.program().as_deref() == Some("for") && command.words.len() == 1
         });
-        header.map(|command| command.line)
+        let command = &self.all[index];
+        header.is_some_and(|header| {
+            let is_inside = command.depth >= header.depth + 2;
+            command.line == header.line && (is_inside || command == header)
+        })
     }
 
     /// Returns the variables that a block sets, if it does nothing else.
     pub(super) fn sets(&self, block: &ScriptBlock) -> Vec<String> {
         let mut names = Vec::new();
         for command in &self.all[block.commands.clone()] {
-            let words = match command.program().as_deref() {
-                None => &command.words[..],
-                Some(
-                    "export" | "declare" | "readonly" | "IFS" | "read" | "mapfile" | "readarray",
-                ) => &command.words[1..],
+            match command.program().as_deref() {
                 // Conditions around assignments, and what they print.
-                Some("[" | "[[" | "test" | "echo" | "printf" | "for" | "((") => continue,
-                Some(_) => return Vec::new(),
-            };
-            let name = |word: &ShellWord| match assignment(word) {
-                Some((name, _)) => name.split(['[', '+']).next().unwrap_or_default().to_owned(),
-                None => word.raw.clone(),
-            };
-            names.extend(
-                words.iter().map(name).filter(|name| quote::is_variable(name) && name != "IFS"),
-            );
+                Some("[" | "[[" | "test" | "echo" | "printf" | "for" | "((") => {}
+                Some(name) if !SETTERS.contains(&name) => return Vec::new(),
+                _ => names.extend(names_set(command)),
+            }
         }
         names
     }
 
     pub(super) fn is_print(&self, block: &ScriptBlock) -> bool {
-        let is_print = |command: &ShellCommand| {
-            let name = command.program().unwrap_or_default();
-            ["echo", "printf"].contains(&name.as_str())
-                && !command.redirects.iter().any(|(sign, target)| {
-                    sign.contains('>') && !target.raw.starts_with(['&', '1', '2'])
-                })
-        };
-        self.all[block.commands.clone()].iter().all(is_print)
+        self.all[block.commands.clone()].iter().all(prints)
     }
+}
+
+/// Returns true for a command that only prints, and not to a file.
+pub(super) fn prints(command: &ShellCommand) -> bool {
+    let name = command.program().unwrap_or_default();
+    ["echo", "printf"].contains(&name.as_str())
+        && !is_printed_to_variable(command)
+        && !command
+            .redirects
+            .iter()
+            .any(|(sign, target)| sign.contains('>') && !target.raw.starts_with(['&', '1', '2']))
+}
+
+/// Returns true for a trap that does nothing but end Ray.
+pub(super) fn is_trap_of_ray(command: &ShellCommand) -> bool {
+    let is_trap = command.program().as_deref() == Some("trap");
+    let Some(text) = command.words.get(1).filter(|_| is_trap).map(ShellWord::shown) else {
+        return false;
+    };
+    let inner = commands(&text);
+    let rays = ray_commands(&inner, std::iter::empty());
+    let ends = |index: usize| {
+        let name = inner[index].program().unwrap_or_default();
+        rays.iter().any(|ray| ray.command == index && ray.is_direct && ray.verb == "stop")
+            || ["kill", "wait", "true"].contains(&name.as_str())
+    };
+    !rays.is_empty() && (0..inner.len()).all(ends)
 }
 
 /// Returns the variables in a word, also those in `$( … )` and `$(( … ))`.

@@ -21,6 +21,8 @@ pub(in super::super) struct RayCommand {
     pub(in super::super) verb: String,
     /// Words after the verb.
     pub(in super::super) words: Vec<ShellWord>,
+    /// Variables that are set for this command alone, as far as they have names.
+    pub(in super::super) environment: Vec<String>,
     /// Set when the shell that reads the script reads these words, not one that it starts.
     pub(in super::super) is_direct: bool,
     /// Set when it runs in the file system of a container.
@@ -33,17 +35,29 @@ impl RayCommand {
         self.verb == "start" && self.has("head") == is_head
     }
 
+    /// Returns true for a command that makes a node of the cluster.
+    pub(super) fn is_node(&self) -> bool {
+        ["start", "symmetric-run"].contains(&self.verb.as_str())
+    }
+
+    /// Returns the words before `--`: those behind it are the program's.
+    pub(super) fn own_words(&self) -> &[ShellWord] {
+        let end = self.words.iter().position(|word| word.raw == "--").unwrap_or(self.words.len());
+        &self.words[..end]
+    }
+
     /// Returns whether an option is given.
     pub(in super::super) fn has(&self, name: &str) -> bool {
-        self.words.iter().any(|word| named(word, name).is_some())
+        self.own_words().iter().any(|word| named(word, name).is_some())
     }
 
     /// Returns the value of an option, with its expansions as written.
     pub(in super::super) fn value(&self, name: &str) -> Option<String> {
-        let at = self.words.iter().position(|word| named(word, name).is_some())?;
-        match named(&self.words[at], name).flatten() {
+        let words = self.own_words();
+        let at = words.iter().position(|word| named(word, name).is_some())?;
+        match named(&words[at], name).flatten() {
             Some(value) => Some(value),
-            None => self.words.get(at + 1).map(ShellWord::shown),
+            None => words.get(at + 1).map(ShellWord::shown),
         }
     }
 
@@ -88,11 +102,14 @@ pub(in super::super) fn ray_commands<'a>(
                 .cloned()
                 .collect(),
         };
+        let set = command.words.iter().map_while(assignment).map(|(name, _)| name);
+        let of_srun = srun.and_then(|srun| srun.value("export")).map(|_| "--export".to_owned());
         let mut ray = RayCommand {
             command: index,
             line: command.line,
             verb: String::new(),
             words,
+            environment: set.chain(of_srun).collect(),
             is_direct: true,
             is_contained: false,
         };
@@ -123,6 +140,7 @@ fn unwrap(ray: &mut RayCommand) -> bool {
             ray.words.drain(..at);
         } else if TRANSPARENT.contains(&base.as_str()) {
             ray.words.remove(0);
+            ray.environment.extend((base == "env").then_some(base));
             let is_before =
                 |word: &ShellWord| assignment(word).is_some() || word.raw.starts_with('-');
             let count = ray.words.iter().take_while(|word| is_before(word)).count();
@@ -187,6 +205,23 @@ mod tests {
         for text in ["array start", "echo ray start", "python ray", "ray"] {
             assert!(found(text).is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_set_for_one_command_is_known() {
+        let check = |text: &str, expected: &[&str]| {
+            assert_eq!(found(text)[0].environment, expected, "{text}");
+        };
+        check("nohup ray start --head", &[]);
+        check("RAY_X=1 B=2 ray start --head", &["RAY_X", "B"]);
+        check("env A=b ray start --head", &["env"]);
+    }
+
+    #[test]
+    fn options_behind_dashes_are_those_of_the_program() {
+        let all = found("ray symmetric-run --address a:1 -- python x.py --num-gpus 3 --address b");
+        assert!(!all[0].has("num-gpus"));
+        assert_eq!(all[0].value("address").as_deref(), Some("a:1"));
     }
 
     #[test]

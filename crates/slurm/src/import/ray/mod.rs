@@ -5,6 +5,9 @@
 mod blocks;
 mod cluster;
 mod command;
+mod doubt;
+mod effects;
+mod order;
 mod parts;
 
 use muster_model::imported::LaunchMode;
@@ -12,7 +15,7 @@ use muster_model::imported::LaunchMode;
 pub(super) use command::{RayCommand, ray_commands};
 
 use super::body::BodyTranslation;
-use super::draft::ImportedJob;
+use super::draft::{ImportedJob, scalar};
 use super::geometry::Geometry;
 use super::launch::LaunchCommand;
 use super::program::text;
@@ -20,17 +23,7 @@ use super::read::BatchScript;
 use super::shell::ShellCommand;
 use super::sizes::{RequestedSizes, TaskLayout};
 use blocks::blocks;
-use parts::ScriptParts;
-
-/// Options of `ray start` that a job cannot express.
-const WITHOUT_FIELD: [&str; 6] = [
-    "resources",
-    "labels",
-    "system-config",
-    "plasma-directory",
-    "autoscaling-config",
-    "redis-password",
-];
+use order::VariableUse;
 
 /// Variables of the environment by which Ray finds a cluster; the job sets them itself.
 const OF_RAY: [&str; 3] = ["RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"];
@@ -40,7 +33,23 @@ struct RayScript<'a> {
     body: &'a str,
     all: &'a [ShellCommand],
     steps: &'a [(LaunchCommand, Geometry)],
+    sizes: &'a RequestedSizes,
+    /// Set when the script starts in the folder of `sbatch`.
+    is_in_submit_folder: bool,
     rays: Vec<RayCommand>,
+}
+
+/// Parts of a job that a script becomes.
+#[derive(Default)]
+struct ScriptParts {
+    program: String,
+    has_program: bool,
+    /// Set when the script starts its program in the background.
+    has_background: bool,
+    setup: String,
+    env: Vec<(String, String)>,
+    python: Option<String>,
+    variables: VariableUse,
 }
 
 /// Job of kind `ray` that a script becomes.
@@ -56,7 +65,7 @@ impl RayTranslation {
     /// Makes a job one of kind `ray`; returns its program.
     pub(super) fn put_into(self, draft: &mut ImportedJob) -> BodyTranslation {
         draft.is_ray = true;
-        draft.ray_python = self.python;
+        draft.ray.extend(self.python.map(|python| ("python", scalar(&python))));
         draft.slurm.setup = self.setup.or(draft.slurm.setup.take());
         self.body
     }
@@ -77,19 +86,22 @@ pub(super) fn translate(
     }
     let body = script.body();
     let rays = ray_commands(all, steps.iter().map(|(step, _)| step));
-    let ray = RayScript { body: &body, all, steps, rays };
+    let is_in_submit_folder = script.last("chdir").is_none();
+    let ray = RayScript { body: &body, all, steps, sizes, is_in_submit_folder, rays };
     ray.is_understood().then_some(())?;
     // 2. Sort its blocks: those of the cluster go, and what only those use.
     let blocks = blocks(&body, all)?;
     let gone = ray.gone(&blocks);
-    let kept = blocks.iter().zip(gone).filter(|(_, gone)| !gone);
     // 3. What the shell of every node did before Ray started is in the environment of every node.
     let mut parts = ScriptParts::default();
-    for (block, _) in kept {
-        ray.sort(block, ray.is_before_start(block), &mut parts)?;
+    for (block, gone) in blocks.iter().zip(gone) {
+        if gone {
+            ray.note_gone(block, &mut parts);
+        } else {
+            ray.sort(block, &mut parts)?;
+        }
     }
-    // Several programs in the background run at once, which one program after the other would not.
-    if !parts.has_program || parts.background > 1 {
+    if !parts.has_program || !ray.is_complete(&parts) {
         return None;
     }
     let kept = parts.program.trim_start_matches('\n');
@@ -115,27 +127,5 @@ impl RayScript<'_> {
 
     pub(super) fn step_at(&self, index: usize) -> Option<&LaunchCommand> {
         self.steps.iter().map(|(step, _)| step).find(|step| step.command == index)
-    }
-
-    /// Returns true if the script builds one cluster, and nothing in its commands is beyond a job.
-    pub(super) fn is_understood(&self) -> bool {
-        let heads = self.rays.iter().filter(|ray| ray.is_start(true)).count();
-        let symmetric = self.rays.iter().filter(|ray| ray.verb == "symmetric-run").count();
-        let is_plain = |ray: &RayCommand| {
-            let is_outside = self.command(ray).is_some_and(|command| command.is_in_function);
-            let zero = |name: &str| ray.value(name).is_some_and(|value| value == "0");
-            !is_outside
-                && !ray.is_contained
-                && !WITHOUT_FIELD.iter().any(|option| ray.has(option))
-                // A head without CPUs or GPUs: the job's nodes are equal.
-                && !(ray.is_start(true) && (zero("num-gpus") || zero("num-cpus")))
-        };
-        let of_container = |step: &LaunchCommand| {
-            let srun = step.srun.as_ref();
-            srun.is_some_and(|srun| srun.value("container-image").is_some())
-        };
-        heads + symmetric == 1
-            && self.rays.iter().all(is_plain)
-            && !self.steps.iter().any(|(step, _)| of_container(step))
     }
 }

@@ -22,9 +22,9 @@ fn rules() -> impl Iterator<Item = &'static ImportRule> {
         .chain(ray::RULES)
 }
 
-/// Returns id, severity and title of every rule.
-pub fn ids() -> impl Iterator<Item = (&'static str, Severity, &'static str)> {
-    rules().map(|rule| (rule.id, rule.severity, rule.title))
+/// Returns id, severity, title and cure of every rule.
+pub fn ids() -> impl Iterator<Item = (&'static str, Severity, &'static str, &'static str)> {
+    rules().map(|rule| (rule.id, rule.severity, rule.title, rule.cure))
 }
 
 /// Returns all findings, most severe first, then by line.

@@ -1,4 +1,4 @@
-//! Rules on scripts that start a Ray cluster. A job of kind `ray`, which most of them become, has none of
+//! Rules on scripts that start a Ray cluster. A job of kind `ray`, which many of them become, has none of
 //! these problems; they say what is wrong with the script.
 
 use muster_model::check::Severity;

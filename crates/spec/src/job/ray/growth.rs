@@ -1,5 +1,7 @@
 //! The nodes that a growing Ray cluster may ask for: how many, of what size, and the job file by which it asks.
 
+use std::sync::Arc;
+
 use muster_model::payload::RayGrowth;
 use muster_model::{Span, TaskGroup};
 use serde_json::{Map, Value as Json, json};
@@ -11,8 +13,19 @@ use crate::yaml::{Node, Value};
 /// Fields of the job that its further nodes share. Environment and directory are those of the program that
 /// submits them.
 const SHARED: [&str; 10] = [
-    "queue", "gpu", "labels", "exclude", "extras", "cpus", "memory", "grace", "slurm", "kubernetes",
+    "queue",
+    "gpu",
+    "labels",
+    "exclude",
+    "extras",
+    "cpus",
+    "memory",
+    "grace",
+    "slurm",
+    "reservation",
 ];
+/// Options of Slurm that the job has for itself: nodes by name, and one job of a name at a time.
+const OWN_OF_SLURM: [&str; 2] = ["nodelist", "singleton"];
 
 /// Returns the growth of a cluster whose group has a range of sizes.
 pub(super) fn growth(
@@ -22,6 +35,7 @@ pub(super) fn growth(
     time_limit: Option<Span>,
 ) -> RayGrowth {
     RayGrowth {
+        group: Arc::clone(&group.name),
         nodes: group.max_tasks - group.min_tasks,
         gpus: group.task.gpu.devices,
         cpus: group.task.cpus,
@@ -48,6 +62,9 @@ fn job_file(
     };
     add(&document.tree);
     group_tree(&document.tree, &group.name).into_iter().for_each(&mut add);
+    if let Some(slurm) = file.get_mut("slurm").and_then(Json::as_object_mut) {
+        slurm.retain(|name, _| !OWN_OF_SLURM.contains(&name.as_str()));
+    }
     file.insert("kind".to_owned(), json!("ray"));
     file.insert("gpus-per-task".to_owned(), json!(group.task.gpu.devices));
     let mut ray = Map::new();

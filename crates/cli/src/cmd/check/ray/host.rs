@@ -1,16 +1,17 @@
 //! Finds the processes of Ray on this machine in /proc, with what the rules need of them. Only reads, but
 //! for one request to a dashboard that is open to the network. `muster-doctor` judges.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use muster_backends::process::{Stat, program_and_user, read_at_once};
-use muster_doctor::ray::{HostProcess, RayHost, VARIABLES, is_dashboard, is_of_ray};
-use muster_model::hostlist;
+use muster_doctor::ray::{
+    DashboardAnswer, HostProcess, RayHost, VARIABLES, is_dashboard, is_of_ray,
+};
 
-use super::{limits, sockets};
+use super::{limits, names, sockets};
 
 /// Clock ticks of a second in `/proc/PID/stat`, on every platform of Linux.
 const TICKS: u64 = 100;
@@ -25,13 +26,11 @@ pub fn read() -> RayHost {
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let mut processes: Vec<HostProcess> = pids.filter_map(process).collect();
     processes.sort_by_key(|process| process.pid);
-    let shared_memory_bytes = rustix::fs::statvfs("/dev/shm").ok();
     RayHost {
         read: vec![format!("the processes of {name}")],
         name,
         addresses: sockets::own_addresses(),
-        resolved: resolved(&processes),
-        shared_memory_bytes: shared_memory_bytes.map(|found| found.f_blocks * found.f_frsize),
+        resolved: names::resolved(names::of_jobs(&processes)),
         processes,
     }
 }
@@ -46,6 +45,9 @@ fn process(pid: u32) -> Option<HostProcess> {
     let groups = fs::read_to_string(folder.join("cgroup")).unwrap_or_default();
     let (_, user) = program_and_user(pid);
     let listens = sockets::listens(&folder);
+    let is_in_other_network = is_in_other_network(&folder);
+    // The same address is another server there.
+    let asked = listens.as_deref().filter(|_| !is_in_other_network && is_dashboard(&arguments));
     Some(HostProcess {
         pid,
         parent: stat.parent.unsigned_abs(),
@@ -55,7 +57,9 @@ fn process(pid: u32) -> Option<HostProcess> {
         muster_job: muster_backends::cgroup::job_of(&groups),
         cpus: limits::cpus(&folder, &groups),
         memory_bytes: limits::memory_bytes(&groups),
-        told_without_token: told_without_token(&arguments, listens.as_deref()),
+        dashboard: asked.map(dashboard).unwrap_or_default(),
+        shared_memory_bytes: shared_memory_bytes(&folder),
+        is_in_other_network,
         version: version(&folder, arguments.first()?),
         listens,
         groups,
@@ -93,25 +97,53 @@ fn version(folder: &Path, program: &str) -> Option<String> {
     })
 }
 
-/// Asks the servers of a dashboard beyond this machine for its version, without a token.
-fn told_without_token(arguments: &[String], listens: Option<&[SocketAddr]>) -> Option<SocketAddr> {
-    if !is_dashboard(arguments) {
-        return None;
-    }
-    let beyond = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
-    listens?.iter().filter(beyond).find(|address| sockets::tells_version(address)).copied()
+/// Returns true if the network of a process is not that of this program. One that may not be read counts as
+/// the same: then nothing else is known of it, either.
+fn is_in_other_network(folder: &Path) -> bool {
+    let network = |folder: &Path| fs::read_link(folder.join("ns/net")).ok();
+    let own = network(Path::new("/proc/self"));
+    network(folder).is_some_and(|of_process| own.is_some_and(|own| own != of_process))
 }
 
-/// Resolves the nodes of Slurm's jobs that have Ray here.
-fn resolved(processes: &[HostProcess]) -> BTreeMap<String, BTreeSet<std::net::IpAddr>> {
-    let lists =
-        processes.iter().filter_map(|one| one.environment.as_ref()?.get("SLURM_JOB_NODELIST"));
-    let names: BTreeSet<String> =
-        lists.filter_map(|list| hostlist::expand(list).ok()).flatten().collect();
-    let addresses = |name: String| {
-        let found = (name.as_str(), 0).to_socket_addrs().ok()?;
-        let addresses = found.map(|address| address.ip()).collect();
-        Some((name, addresses))
-    };
-    names.into_iter().filter_map(addresses).collect()
+/// Returns the size of the /dev/shm of a process: a container has one of its own.
+fn shared_memory_bytes(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder.join("root/dev/shm")).ok()?;
+    Some(found.f_blocks * found.f_frsize)
+}
+
+/// Asks the servers of a dashboard beyond this machine for its version, without a token.
+fn dashboard(listens: &[SocketAddr]) -> DashboardAnswer {
+    let beyond = listens.iter().filter(|address| !address.ip().to_canonical().is_loopback());
+    let mut said = DashboardAnswer::Refusal;
+    for address in beyond {
+        match sockets::tells_version(address) {
+            Some(true) => return DashboardAnswer::Version(*address),
+            Some(false) => {}
+            None => said = DashboardAnswer::Nothing,
+        }
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_in_its_own_network() {
+        let own = Path::new("/proc").join(std::process::id().to_string());
+        assert!(!is_in_other_network(&own));
+        assert!(shared_memory_bytes(&own).is_some_and(|bytes| bytes > 0));
+    }
+
+    /// A server that is silent is no refusal.
+    #[test]
+    fn a_dashboard_that_does_not_answer_is_unknown() {
+        let silent = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        assert_eq!(dashboard(&[address]), DashboardAnswer::Nothing);
+        drop(silent);
+        assert_eq!(dashboard(&[address]), DashboardAnswer::Nothing);
+        assert_eq!(dashboard(&["127.0.0.1:1".parse().unwrap()]), DashboardAnswer::Refusal);
+    }
 }

@@ -2,6 +2,7 @@
 
 mod host;
 mod limits;
+mod names;
 mod scripts;
 mod sockets;
 

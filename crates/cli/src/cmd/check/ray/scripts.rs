@@ -1,5 +1,5 @@
 //! Reads the scripts of the jobs that run on the Slurm cluster of this machine, as far as the caller may: a
-//! user those of own jobs, an operator all. `muster-slurm` finds the Ray clusters in them.
+//! user those of own jobs, root all. `muster-slurm` finds the Ray clusters in them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,13 +18,16 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub struct RunningScripts {
     /// Import of each script, under the name `job N`.
     pub imported: Vec<ImportReport>,
-    /// Jobs whose script cannot be read: of other users, or without a script.
+    /// Jobs whose script cannot be read, such as those without one.
     pub unread: Vec<String>,
 }
 
 /// Reads the scripts of the running jobs.
 pub async fn read() -> Result<RunningScripts, Failure> {
+    // Only root may read the scripts of others.
+    let own = (!rustix::process::geteuid().is_root()).then_some("--me");
     let queue = ["squeue", "--noheader", "--states=RUNNING", "--format=%A"];
+    let queue: Vec<&str> = queue.into_iter().chain(own).collect();
     let listed = run_with_deadline(&queue, DEADLINE).await.map_err(|failure| {
         failure.hint("`muster check ray --on slurm@HOST` asks on a login node; without --on, this machine is checked")
     })?;

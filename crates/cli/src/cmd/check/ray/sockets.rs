@@ -82,16 +82,15 @@ fn ip(text: &str) -> Option<IpAddr> {
     Some(IpAddr::V6(Ipv6Addr::from(bytes)))
 }
 
-/// Returns true if a server on this machine tells the version of Ray without a token. A server of metrics
-/// answers every question with them.
-pub fn tells_version(address: &SocketAddr) -> bool {
-    answer(address).is_some_and(|text| {
-        let status = text.split(' ').nth(1);
-        status == Some("200") && text.contains("\"ray_version\"")
-    })
+/// Returns whether a server on this machine tells the version of Ray without a token; `None` if it does not
+/// answer. A server of metrics answers every question with them.
+pub fn tells_version(address: &SocketAddr) -> Option<bool> {
+    let text = answer(address)?;
+    Some(text.split(' ').nth(1) == Some("200") && text.contains("\"ray_version\""))
 }
 
-/// Returns the answer of a server to the question for the version of Ray, as far as it is short.
+/// Returns the answer of a server to the question for the version of Ray, as far as it is short; `None` where
+/// nothing came in time.
 fn answer(address: &SocketAddr) -> Option<String> {
     let mut place = *address;
     match address.ip() {
@@ -103,9 +102,9 @@ fn answer(address: &SocketAddr) -> Option<String> {
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.write_all(b"GET /api/version HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
     let mut bytes = Vec::new();
-    // A timeout ends an answer as its end does.
-    let _ = stream.take(ANSWER_BYTES).read_to_end(&mut bytes);
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    // A timeout ends an answer as its end does, but for one that has not begun.
+    let end = stream.take(ANSWER_BYTES).read_to_end(&mut bytes);
+    (end.is_ok() || !bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

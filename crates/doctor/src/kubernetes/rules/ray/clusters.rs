@@ -92,7 +92,13 @@ fn operator_makes_gangs(cluster: &ClusterView<'_>) -> Result<bool, MissingInput>
         container["image"].as_str().is_some_and(|image| image.contains("kuberay/operator"))
             || container["name"] == "kuberay-operator"
     };
-    Ok(containers.filter(is_operator).flat_map(words).any(|word| {
+    let mut operators = containers.filter(is_operator).peekable();
+    if operators.peek().is_none() {
+        return Err(MissingInput(
+            "the Deployment of KubeRay's operator, for its options".to_owned(),
+        ));
+    }
+    Ok(operators.flat_map(words).any(|word| {
         GANG_OPTIONS.iter().any(|option| word.starts_with(option) && !word.ends_with("=false"))
     }))
 }

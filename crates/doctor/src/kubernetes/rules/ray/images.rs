@@ -15,6 +15,9 @@ const CONFIG: DocPage =
 /// Tags that name another image from day to day.
 const MOVING: [&str; 4] = ["latest", "latest-gpu", "nightly", "nightly-gpu"];
 
+/// Last parts of the names of images whose tags begin with the version of Ray.
+const OF_RAY: [&str; 3] = ["ray", "ray-ml", "ray-llm"];
+
 pub(super) const RULES: &[KubernetesRule] = &[
     KubernetesRule {
         id: "ray-image-differs",
@@ -54,13 +57,19 @@ fn version(tag: &str) -> Option<String> {
     (parts.len() == 3 && parts.iter().all(is_number)).then(|| parts.join("."))
 }
 
+/// Returns the version of Ray in the tag of an image; `None` for an image of other software with Ray in it.
+fn ray_version(image: &str) -> Option<String> {
+    let name = image.rsplit('/').next()?.split(':').next()?;
+    if OF_RAY.contains(&name) { version(tag(image)?) } else { None }
+}
+
 fn differs(cluster: &ClusterView<'_>) -> RuleResult {
     let rays = RayObject::all(cluster)?;
     let finding = |ray: &RayObject<'_>| {
         let groups = ray.groups();
         let images: BTreeSet<&str> = groups.iter().filter_map(|group| group.image()).collect();
         let mut versions: BTreeSet<String> =
-            images.iter().filter_map(|image| version(tag(image)?)).collect();
+            images.iter().filter_map(|image| ray_version(image)).collect();
         if versions.is_empty() {
             return None;
         }
@@ -101,13 +110,16 @@ mod tests {
             ("rayproject/ray:2.46.0-py311-gpu", Some("2.46.0")),
             ("registry.example:5000/ray:2.9.3", Some("2.9.3")),
             ("rayproject/ray:2.46.0.0ab12c-py39", Some("2.46.0")),
+            ("rayproject/ray-llm:2.46.0-py311-cu124", Some("2.46.0")),
+            ("vllm/vllm-openai:0.9.1", None),
+            ("team/array:2.9.3", None),
             ("registry.example:5000/ray", None),
             ("rayproject/ray:latest", None),
-            ("team/train:v7", None),
-            ("team/train:2.46", None),
+            ("team/ray:v7", None),
+            ("team/ray:2.46", None),
             ("rayproject/ray@sha256:00", None),
         ] {
-            assert_eq!(tag(image).and_then(version).as_deref(), expected, "{image}");
+            assert_eq!(ray_version(image).as_deref(), expected, "{image}");
         }
         assert_eq!(tag("registry.example:5000/ray"), Some("latest"));
     }

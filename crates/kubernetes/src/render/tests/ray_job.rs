@@ -1,0 +1,245 @@
+//! Jobs of kind `ray`: as a Job with the launcher, whose secret is an object, and as a RayJob of KubeRay.
+
+use muster_model::payload::{RayGrowth, RayTask};
+use muster_model::{Bytes, Checkpoint};
+
+use super::*;
+
+/// Job with a head without GPUs and four workers of 8 GPUs.
+fn tune() -> JobSpec {
+    let memory = Bytes(16_000_000_000);
+    let head = Resources { cpus: CpuMilli(4000), memory, ..Resources::default() };
+    let worker = Resources { gpu: GpuRequest::whole(8), ..Resources::default() };
+    JobSpec {
+        time_limit: Some(Span::from_secs(7200)),
+        grace: Span::from_secs(30),
+        queue: "research/vision".into(),
+        restart: Restart {
+            on_failure: true,
+            max_restarts: 2,
+            backoff: Restart::DEFAULT_BACKOFF,
+            always: false,
+        },
+        ..JobSpec::plain(
+            "Tune_1",
+            "ann",
+            vec![TaskGroup::of("head", 1, head), TaskGroup::of("worker", 4, worker)],
+        )
+    }
+}
+
+/// Returns the Ray node of a group.
+fn node(spec: &JobSpec, group: &TaskGroup, driver: &str) -> RayTask {
+    RayTask {
+        nodes: spec.min_tasks(),
+        gpus: group.task.gpu.devices,
+        cpus: group.task.cpus,
+        memory: group.task.memory,
+        version: Some("2.60.0".to_owned()),
+        ..RayTask::new(Some(TaskCommand::Script(driver.to_owned())))
+    }
+}
+
+/// Renders a Ray job, whose nodes are changed first.
+fn ray(
+    spec: &JobSpec,
+    change: impl Fn(&mut RayTask),
+    scheduler: GangScheduler,
+    form: JobForm,
+) -> Result<RenderedJob, Vec<Unsupported>> {
+    let commands = spec.groups.iter().map(|group| {
+        let mut task = node(spec, group, "python train.py");
+        change(&mut task);
+        (Arc::clone(&group.name), TaskCommand::Ray(Box::new(task)))
+    });
+    let env = [("A", "b"), ("RAY_AUTH_TOKEN", "s3cret")];
+    let image = Some("rayproject/ray:2.60.0-gpu".into());
+    render(&RenderInput {
+        spec,
+        commands: &commands.collect(),
+        env: &env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        workdir: None,
+        gpu_labels: &GpuLabels::default(),
+        files: &[],
+        has_output_files: false,
+        after: &[],
+        options: &KubernetesOptions { image, ..options() },
+        scheduler,
+        form,
+        suffix: None,
+    })
+}
+
+fn ray_job(spec: &JobSpec, scheduler: GangScheduler) -> Value {
+    let rendered = ray(spec, |_| {}, scheduler, JobForm::RayJob).unwrap();
+    rendered.objects.last().unwrap().clone()
+}
+
+#[test]
+fn the_secret_of_a_cluster_is_an_object() {
+    let spec = JobSpec { groups: vec![tune().groups[1].clone()], ..tune() };
+    let rendered = ray(&spec, |_| {}, GangScheduler::Muster, JobForm::Simplest).unwrap();
+    let text = yaml(&rendered.objects);
+    assert_eq!(text.matches("s3cret").count(), 1, "{text}");
+    let secret = &rendered.objects[0];
+    assert_eq!(
+        (&secret["kind"], &secret["stringData"]["token"]),
+        (&json!("Secret"), &json!("s3cret"))
+    );
+    let job = rendered.objects.last().unwrap();
+    let pod = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"].clone();
+    let reference = json!({"secretKeyRef": {"name": secret["metadata"]["name"], "key": "token"}});
+    let expected =
+        json!([{"name": "A", "value": "b"}, {"name": "RAY_AUTH_TOKEN", "valueFrom": reference}]);
+    assert_eq!(pod["containers"][0]["env"], expected);
+    // A variable of this name means nothing in other jobs.
+    let env = BTreeMap::from([("RAY_AUTH_TOKEN".to_owned(), "x".to_owned())]);
+    let run = TaskCommand::Script("true".into());
+    let plain = render(&RenderInput {
+        spec: &one_pod(),
+        commands: &BTreeMap::from([(Arc::from("main"), run)]),
+        env: &env,
+        workdir: None,
+        gpu_labels: &GpuLabels::default(),
+        files: &[],
+        has_output_files: false,
+        after: &[],
+        options: &options(),
+        scheduler: GangScheduler::Muster,
+        form: JobForm::Simplest,
+        suffix: None,
+    });
+    assert_eq!(plain.unwrap().objects.len(), 1);
+}
+
+#[test]
+fn a_ray_job_of_kuberay() {
+    let rendered = ray(&tune(), |_| {}, GangScheduler::Kueue, JobForm::RayJob).unwrap();
+    assert_eq!(rendered.warnings.len(), 1, "{:?}", rendered.warnings);
+    insta::assert_snapshot!(yaml(&rendered.objects[1..]));
+    let files = rendered.objects[0]["data"].as_object().unwrap();
+    assert!(files["wait.py"].as_str().unwrap().starts_with("#!/usr/bin/env python3\n"));
+    assert_eq!(files.len(), 1);
+}
+
+#[test]
+fn the_first_task_is_the_head() {
+    let mut spec = tune();
+    spec.groups =
+        vec![TaskGroup::of("head", 3, spec.groups[1].task.clone()), spec.groups[0].clone()];
+    spec.groups[1].name = "cpu".into();
+    let cluster = ray_job(&spec, GangScheduler::Muster)["spec"]["rayClusterSpec"].clone();
+    assert_eq!(cluster["headGroupSpec"]["rayStartParams"]["num-gpus"], "8");
+    let groups = cluster["workerGroupSpecs"].as_array().unwrap();
+    let sizes: Vec<(&str, u64)> = groups
+        .iter()
+        .map(|one| (one["groupName"].as_str().unwrap(), one["replicas"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(sizes, [("head-workers", 2), ("cpu", 1)]);
+    // A cluster of one node waits for none.
+    spec.groups = vec![TaskGroup::of("main", 1, spec.groups[0].task.clone())];
+    let alone = ray(&spec, |task| task.nodes = 1, GangScheduler::None, JobForm::RayJob).unwrap();
+    let [alone] = &alone.objects[..] else { panic!("one object") };
+    assert_eq!(alone["spec"]["entrypoint"], "python train.py");
+    assert_eq!(alone["spec"]["rayClusterSpec"]["workerGroupSpecs"], json!([]));
+}
+
+#[test]
+fn a_range_of_sizes_is_for_the_autoscaler() {
+    let spec = tune();
+    let grows = |task: &mut RayTask| {
+        task.growth = Some(RayGrowth {
+            group: Arc::clone(&tune().groups[1].name),
+            nodes: 4,
+            gpus: 8,
+            cpus: CpuMilli(0),
+            memory: Bytes(0),
+            job: "{}".to_owned(),
+            time_limit: None,
+        });
+    };
+    let rendered = ray(&spec, grows, GangScheduler::Volcano, JobForm::RayJob).unwrap();
+    let job = &rendered.objects[rendered.objects.len() - 1];
+    let cluster = &job["spec"]["rayClusterSpec"];
+    let group = &cluster["workerGroupSpecs"][0];
+    let bounds =
+        ["replicas", "minReplicas", "maxReplicas"].map(|field| group[field].as_u64().unwrap());
+    assert_eq!((bounds, &cluster["enableInTreeAutoscaling"]), ([4, 4, 8], &json!(true)));
+    assert_eq!(cluster["autoscalerOptions"], json!({"version": "v2"}));
+    assert_eq!(job["metadata"]["labels"]["volcano.sh/queue-name"], "research.vision");
+    // Kueue admits a size.
+    let kueue = ray(&spec, grows, GangScheduler::Kueue, JobForm::RayJob).unwrap();
+    let cluster = &kueue.objects[1]["spec"]["rayClusterSpec"];
+    assert!(cluster.get("enableInTreeAutoscaling").is_none());
+    assert_eq!(cluster["workerGroupSpecs"][0]["maxReplicas"], 4);
+    assert!(kueue.warnings.iter().any(|one| one.contains("keeps its smallest size")));
+}
+
+#[test]
+fn what_kuberay_cannot_do_is_said() {
+    use GangScheduler::{Kai, Kueue, Muster, PodGroups};
+    let warned = |spec: &JobSpec, change: &dyn Fn(&mut RayTask), scheduler, expected: &str| {
+        let found = ray(spec, change, scheduler, JobForm::RayJob).unwrap().warnings;
+        assert!(found.iter().any(|one| one.contains(expected)), "{expected}: {found:?}");
+    };
+    let same = |_: &mut RayTask| {};
+    let checkpoint = Checkpoint {
+        signal: 10,
+        lead: Span::from_secs(60),
+        by: CheckpointBy::First,
+        then: AfterCheckpoint::Continue,
+        to: CheckpointTo::Handlers,
+    };
+    let saves = JobSpec { checkpoint: Some(checkpoint), ..tune() };
+    warned(&saves, &same, Kueue, "`checkpoint` is ignored");
+    warned(&saves, &same, Kueue, "`grace`");
+    let job = ray_job(&saves, Kueue);
+    assert!(job["metadata"]["annotations"].get(crate::names::CHECKPOINT).is_none());
+    warned(&tune(), &same, Muster, "`time` counts");
+    warned(&tune(), &same, Kai, "--batch-scheduler=kai-scheduler");
+    warned(&tune(), &|task| task.python = "/venv/bin/python".to_owned(), Kueue, "`python`");
+    warned(&tune(), &|task| task.has_dashboard = false, Kueue, "`dashboard: false`");
+    warned(&tune(), &|task| task.version = Some("2.40.0".to_owned()), Kueue, "before 2.52");
+    warned(&tune(), &|task| task.version = Some("2.58.0".to_owned()), Kueue, "version 2.60.0");
+    let refused = |spec: &JobSpec, scheduler, expected: &str| {
+        let found = ray(spec, |_| {}, scheduler, JobForm::RayJob).unwrap_err();
+        assert!(found.iter().any(|one| one.what.contains(expected)), "{expected}: {found:?}");
+    };
+    refused(&tune(), PodGroups, "this scheduler");
+    refused(&tune(), GangScheduler::None, "one by one");
+    let later = JobSpec { begin: Some(Time(1)), ..tune() };
+    refused(&later, Muster, "`begin` and `after`");
+    let mut packed = tune();
+    packed.groups[1].tasks_per_node = Some(2);
+    refused(&packed, Kueue, "one Ray node");
+    let other = render(&RenderInput {
+        spec: &one_pod(),
+        commands: &BTreeMap::from([(Arc::from("main"), TaskCommand::Script("true".into()))]),
+        env: &BTreeMap::new(),
+        workdir: None,
+        gpu_labels: &GpuLabels::default(),
+        files: &[],
+        has_output_files: false,
+        after: &[],
+        options: &options(),
+        scheduler: Kueue,
+        form: JobForm::RayJob,
+        suffix: None,
+    });
+    assert!(other.unwrap_err()[0].hint.contains("kind: ray"));
+}
+
+#[test]
+fn the_version_of_ray_is_in_the_tag_of_its_images() {
+    let version = super::super::ray_job::version_of_image;
+    assert_eq!(version("rayproject/ray:2.60.0-py312-gpu").as_deref(), Some("2.60.0"));
+    assert_eq!(version("registry:5000/ray-ml:2.9.3").as_deref(), Some("2.9.3"));
+    for other in [
+        "rayproject/ray",
+        "rayproject/ray:latest",
+        "r/train:2.60.0",
+        "rayproject/ray:nightly-py311",
+    ] {
+        assert_eq!(version(other), None, "{other}");
+    }
+}
