@@ -30,7 +30,7 @@ impl RayReport {
         Ok(Self { status, waiting })
     }
 
-    /// Returns the state as text after the name of the job.
+    /// Describes the state in lines, of which the first begins with the name of the job.
     pub fn text(&self, job: &str) -> String {
         let count = self.status.nodes.len();
         let noun = if count == 1 { "node" } else { "nodes" };

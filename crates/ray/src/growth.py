@@ -29,7 +29,7 @@ class Growth:
         self.asked = None
         # Those that still wait, as of the last list.
         self.pending = []
-        self.listed_at = 0
+        self.listed_at = -math.inf
         # Gangs that were missing at the last look: what lasts for one look only is not asked for.
         self.before = collections.Counter()
         self.looks_without_need = 0
@@ -38,6 +38,9 @@ class Growth:
         self.failures = 0
         self.paused_until = 0
         self.error = None
+        # Number of nodes that are missing; `None` before the first look.
+        self.wanted = None
+        self.leave_state()
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self.watch, daemon=True)
         self.thread.start()
@@ -49,7 +52,7 @@ class Growth:
                 self.error = None
             except Exception as error:  # the program goes on with the nodes that it has
                 # A submission that timed out may have arrived: the next list has it.
-                self.listed_at = 0
+                self.listed_at = -math.inf
                 self.pause()
                 if str(error) != self.error:
                     say(f"cannot grow now: {error}")
@@ -61,11 +64,11 @@ class Growth:
         from ray.autoscaler.v2.sdk import get_cluster_status
 
         status = get_cluster_status(f"{ADDRESS}:{PORT}", timeout=5)
-        nodes = [*status.active_nodes, *status.idle_nodes]
+        nodes = nodes_of(status)
         free = [node.available_resources() for node in nodes]
         needed = self.gangs(status.resource_demands, list(free))
-        joined = collections.Counter((node.labels or {}).get("muster-job") for node in nodes)
-        used = {(node.labels or {}).get("muster-job") for node in status.active_nodes} - self.used
+        joined = collections.Counter(map(job_of, nodes))
+        used = set(map(job_of, status.active_nodes)) - self.used
         self.used |= used
         self.failures = 0 if used & (self.asked or {}).keys() else self.failures
         is_waiting = bool(needed) or any(count > joined[job] for job, count in (self.asked or {}).items())
@@ -74,6 +77,7 @@ class Growth:
         # Those that were asked for will be there, free.
         coming = sum(max(count - joined[job], 0) for job, count in self.asked.items())
         missing = self.gangs(status.resource_demands, free + [self.shape() for _ in range(coming)])
+        self.wanted = sum(missing.elements())
         lasting = self.before & missing
         self.before = missing - lasting
         room, gangs = self.terms["nodes"] - sum(self.asked.values()), []
@@ -94,7 +98,8 @@ class Growth:
 
     def leave_state(self):
         """Writes for `muster ray status` what was asked for."""
-        state = {"nodes": self.terms["nodes"], "asked": self.asked or {}, "pending": self.pending, "error": self.error}
+        state = {"nodes": self.terms["nodes"], "asked": self.asked or {}, "pending": self.pending}
+        state.update(wanted=self.wanted, error=self.error)
         with open(f"{self.file}.new", "w", encoding="utf-8") as file:
             json.dump(state, file)
         os.rename(f"{self.file}.new", self.file)

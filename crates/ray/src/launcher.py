@@ -11,6 +11,7 @@ import errno
 import fcntl
 import glob
 import json
+import math
 import os
 import shutil
 import signal
@@ -45,6 +46,8 @@ CANNOT_START = 125
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 NODE_LOST = 75
+# Label of a Ray node with the number of its job, where that is not the job of the cluster.
+LABEL = "muster-job"
 # Ends of the programs without which a node is none.
 DAEMONS = (b"raylet/raylet", b"gcs/gcs_server")
 
@@ -286,14 +289,14 @@ class Task:
             raise Ended(0)
         # Tells `muster check ray` that this node is meant to be in the cluster of another job.
         ENV["MUSTER_RAY_JOINS"] = f"{ADDRESS}:{PORT}"
-        mark = f"muster-job={ENV.get('MUSTER_JOB_ID', 'none')}.{ENV.get('MUSTER_ARRAY_INDEX', '')}".rstrip(".")
-        self.start_node([f"--address={ADDRESS}:{PORT}", f"--labels={mark}"])
+        mark = f"{ENV.get('MUSTER_JOB_ID', 'none')}.{ENV.get('MUSTER_ARRAY_INDEX', '')}".rstrip(".")
+        self.start_node([f"--address={ADDRESS}:{PORT}", f"--labels={LABEL}={mark}"])
         looked = time.monotonic()
         while self.has_all_daemons() and not watch.is_lost() and not self.stopped_by:
             idle_secs = SETTINGS.get("idle_secs")
             if idle_secs and time.monotonic() > looked + min(5, idle_secs / 2):
                 looked = time.monotonic()
-                self.leave_when_idle(mark.split("=")[1], idle_secs)
+                self.leave_when_idle(mark, idle_secs)
             time.sleep(0.3)
         if self.stopped_by and self.has_all_daemons():
             self.leave()
@@ -304,38 +307,32 @@ class Task:
     def leave_when_idle(self, mark, idle_secs):
         """Drains this node when it and those that came with it have had nothing to do for some time: Ray refuses
         one that has got work meanwhile. One that comes first waits for the others: the program needs them all."""
-        from ray.core.generated import autoscaler_pb2
-
         status = cluster_status()
         # A placement group that waits may need this node beside others that are still on their way.
         if not status or status.resource_demands.placement_group_demand:
             return
-        nodes = [*status.active_nodes, *status.idle_nodes]
-        nodes = [node for node in nodes if (node.labels or {}).get("muster-job") == mark]
+        nodes = [node for node in nodes_of(status) if job_of(node) == mark]
         own = [node for node in nodes if self.is_own(node)]
         are_late = time.monotonic() > self.started + JOIN_SECS
         # Some may have come and gone before this one.
-        came = sum(node.labels.get("muster-job") == mark for node in all_nodes())
+        came = sum(job_of(node) == mark for node in all_nodes())
         self.has_met_all = self.has_met_all or are_late or came >= SETTINGS["nodes"]
         if own and self.has_met_all and all(node.resource_usage.idle_time_ms >= idle_secs * 1000 for node in nodes):
-            reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_IDLE_TERMINATION
-            self.is_leaving = drain(own[0].node_id, reason, f"idle for {idle_secs:g}s", 0) or self.is_leaving
+            is_drained = drain(own[0].node_id, "IDLE_TERMINATION", f"idle for {idle_secs:g}s", 0)
+            self.is_leaving = is_drained or self.is_leaving
 
     def leave(self):
         """Drains this node within the grace of the job, so that actors and objects move to others."""
-        from ray.core.generated import autoscaler_pb2
-
         deadline = time.monotonic() + max(SETTINGS.get("grace_secs", 30) - LEAVE_SECS, 1)
-        reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
         until = int((time.time() + deadline - time.monotonic()) * 1000)
         is_drained = False
         while self.has_all_daemons() and time.monotonic() < deadline:
             if status := cluster_status():
-                own = [node for node in [*status.active_nodes, *status.idle_nodes] if self.is_own(node)]
+                own = [node for node in nodes_of(status) if self.is_own(node)]
                 if is_drained and not any(node.node_activity for node in own):
                     break
                 text = "another job needs its GPUs"
-                is_drained = is_drained or any(drain(node.node_id, reason, text, until) for node in own)
+                is_drained = is_drained or any(drain(node.node_id, "PREEMPTION", text, until) for node in own)
             time.sleep(0.5)
 
     def is_own(self, node):
@@ -528,11 +525,23 @@ def cluster_status():
         return None
 
 
+def nodes_of(status):
+    return [*status.active_nodes, *status.idle_nodes]
+
+
+def job_of(node):
+    """The job of a node that joined the cluster of another job; `None` for the cluster's own."""
+    return (node.labels or {}).get(LABEL)
+
+
 def drain(node_id, reason, text, until):
-    """Asks the cluster to take work off a node until an instant in milliseconds; true if it does."""
+    """Asks the cluster to take work off a node until an instant in milliseconds since 1970 (0 for none); true if it
+    does."""
     from ray._raylet import GcsClient
+    from ray.core.generated.autoscaler_pb2 import DrainNodeReason
 
     try:
+        reason = DrainNodeReason.Value(f"DRAIN_NODE_REASON_{reason}")
         accepted, _ = GcsClient(address=f"{ADDRESS}:{PORT}").drain_node(node_id, reason, text, until)
     except Exception:  # whatever it raises while the head ends
         return False

@@ -32,7 +32,9 @@ pub struct ClusterStatus {
 }
 
 /// Further nodes that a cluster has asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+// A cluster that an earlier version started must stay readable.
+#[serde(default)]
 pub struct GrowthStatus {
     /// Most nodes that it may have besides its own.
     pub nodes: u32,
@@ -40,6 +42,9 @@ pub struct GrowthStatus {
     pub asked: BTreeMap<String, u32>,
     /// Those that are pending.
     pub pending: Vec<String>,
+    /// Number of nodes that the program needs besides; `None` before the cluster has looked. What lasts is
+    /// asked for.
+    pub wanted: Option<u32>,
     /// Reason why none can be asked for now.
     pub error: Option<String>,
 }
@@ -137,24 +142,26 @@ impl GrowthStatus {
             let text = format!("the cluster cannot ask for further nodes: {error}");
             return WaitingPart { text, hint: None };
         }
-        let Some(first) = self.pending.first() else {
-            let text = format!(
-                "{asked} of at most {} further {} have been asked for",
-                self.nodes,
-                nouns(self.nodes)
-            );
-            let hint = "what needs more nodes than the range of `tasks` allows, or larger ones, is not asked for";
-            return WaitingPart { text, hint: Some(hint.to_owned()) };
-        };
+        let most = format!("at most {} further {}", self.nodes, nouns(self.nodes));
         let waiting: u32 = self.pending.iter().filter_map(|job| self.asked.get(job)).sum();
-        WaitingPart {
-            text: format!(
-                "{waiting} further {} are pending: job {}",
-                nouns(waiting),
-                self.pending.join(", ")
+        let (text, hint) = match self.pending.first() {
+            Some(first) => (
+                format!("{waiting} of {most} wait in the queue: job {}", self.pending.join(", ")),
+                Some(format!("`muster explain {first}` says why")),
             ),
-            hint: Some(format!("`muster explain {first}` says why")),
-        }
+            None if asked > 0 => (format!("{asked} of {most} are there or starting"), None),
+            None if self.may_help() => (format!("{most} are asked for if that lasts"), None),
+            None => (
+                format!("{most} may be asked for, but they would not help"),
+                Some("give the job a larger range of `tasks`, or larger tasks".to_owned()),
+            ),
+        };
+        WaitingPart { text, hint }
+    }
+
+    /// Returns true where nodes are on their way, or may be soon.
+    fn may_help(&self) -> bool {
+        !self.asked.is_empty() || self.wanted != Some(0)
     }
 }
 
@@ -283,7 +290,7 @@ impl ClusterStatus {
     }
 
     fn may_get_nodes(&self) -> bool {
-        self.growth.as_ref().is_some_and(|growth| !growth.asked.is_empty())
+        self.growth.as_ref().is_some_and(GrowthStatus::may_help)
     }
 
     /// Returns the deadlock of drivers that each hold GPUs and wait for more while none is free.
@@ -421,11 +428,19 @@ mod tests {
     }
 
     #[test]
+    fn clusters_of_earlier_versions_are_read() {
+        let text = r#"{"nodes": [], "used": {}, "groups": [], "actors": [], "tasks": [], "growth": {"nodes": 3, "asked": {"7": 2}}}"#;
+        let growth = ClusterStatus::parse(text).unwrap().growth.unwrap();
+        assert_eq!((growth.nodes, growth.pending.len(), growth.error), (3, 0, None));
+    }
+
+    #[test]
     fn a_growing_cluster_says_what_it_does_about_it() {
         let growth = |asked: &[(&str, u32)], pending: &[&str], error: Option<&str>| GrowthStatus {
             nodes: 4,
             asked: asked.iter().map(|(job, nodes)| ((*job).to_owned(), *nodes)).collect(),
             pending: pending.iter().map(|job| (*job).to_owned()).collect(),
+            wanted: Some(0),
             error: error.map(str::to_owned),
         };
         let said = |growth: GrowthStatus| {
@@ -444,7 +459,7 @@ mod tests {
         let none = said(growth(&[], &[], None));
         assert!(none[0].starts_with("task `eval` can never start: no node has 1 GPU"), "{none:?}");
         assert!(
-            none[1].starts_with("0 of at most 4 further nodes have been asked for | "),
+            none[1].starts_with("at most 4 further nodes may be asked for, but they would not help | "),
             "{none:?}"
         );
         let pending = said(growth(&[("7", 2), ("8", 1)], &["7"], None));
@@ -452,7 +467,15 @@ mod tests {
             pending[0].starts_with("task `eval` cannot yet start: no node has 1 GPU"),
             "{pending:?}"
         );
-        assert_eq!(pending[1], "2 further nodes are pending: job 7 | `muster explain 7` says why");
+        assert_eq!(
+            pending[1],
+            "2 of at most 4 further nodes wait in the queue: job 7 | `muster explain 7` says why"
+        );
+        let soon = said(GrowthStatus { wanted: Some(1), ..growth(&[], &[], None) });
+        assert!(soon[0].starts_with("task `eval` cannot yet start: "), "{soon:?}");
+        assert_eq!(soon[1], "at most 4 further nodes are asked for if that lasts");
+        let running = said(growth(&[("7", 2)], &[], None));
+        assert_eq!(running[1], "2 of at most 4 further nodes are there or starting");
         let failed = said(growth(&[], &[], Some("no space")));
         assert_eq!(failed[1], "the cluster cannot ask for further nodes: no space");
     }

@@ -27,7 +27,7 @@ print(json.dumps(answers))
 "#;
 
 fn gangs(cases: &[(&Value, &Value)]) -> Vec<Vec<u32>> {
-    let begin = "import collections, json, os, subprocess, sys, threading, time\n\
+    let begin = "import collections, json, math, os, subprocess, sys, threading, time\n\
         from types import SimpleNamespace\nSETTINGS = {\"object_store_percent\": 25}\nENV = {}\n";
     let program = format!("{begin}{GROWTH}{ASK}");
     let output =

@@ -1,6 +1,12 @@
 //! Jobs of kind `ray` with the real Ray: one cluster per allocation, which ends with its program.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{SlurmCluster, User};
 use crate::muster::Muster;
@@ -64,8 +70,31 @@ fn a_ray_cluster_is_one_job_and_ends_with_the_code_of_its_program() {
     }
     let status = muster.output(&["ray", "status", &job.to_string()]);
     assert!(status.contains(": 2 Ray nodes; 2 of 2 GPUs and 2 of 4 CPUs are in use\n"), "{status}");
+    assert_eq!(answer_of_dashboard(&muster, job), "success");
     std::fs::write(folder.join("end"), "").unwrap();
     assert_eq!(muster.call(&["wait", &job.to_string()]).code, 7, "{:?}", log());
+}
+
+/// Asks the dashboard on the job's node, through a tunnel, whether Ray is well. The answer ends without a new line.
+fn answer_of_dashboard(muster: &Muster<'_>, job: u64) -> String {
+    let mut command = muster.command(&["ray", "dashboard", &job.to_string()]);
+    let mut tunnel = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tunnel.stdout.take().unwrap()).lines();
+    let url = lines.next().unwrap().unwrap();
+    let mut connection = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    connection.write_all(b"GET /api/gcs_healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    while !answer.ends_with("success") {
+        let mut bytes = [0; 4096];
+        let count = connection.read(&mut bytes).unwrap();
+        assert!(count > 0, "{answer}");
+        answer.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+    }
+    // The command is `timeout`, which passes the signal on.
+    kill_process(Pid::from_child(&tunnel), Signal::TERM).unwrap();
+    tunnel.wait().unwrap();
+    answer.rsplit_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
 #[test]

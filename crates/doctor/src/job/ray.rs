@@ -2,13 +2,14 @@
 
 use super::JobEvidence;
 use super::check::JobCheckOutcome::{self, Failed, NotTested, Passed};
+use super::check::count;
 
 /// Nodes of the cluster of a job, as Ray itself sees them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RayNodes {
     /// GPUs of each node that is alive and belongs to the job itself.
     pub own: Vec<f64>,
-    /// Number of nodes that the cluster got besides.
+    /// Number of nodes that joined it from other jobs.
     pub further: usize,
 }
 
@@ -30,7 +31,7 @@ pub(super) fn nodes(evidence: &JobEvidence) -> JobCheckOutcome {
     allocated.sort_by(f64::total_cmp);
     let further = match nodes.further {
         0 => String::new(),
-        further => format!(", and {further} further ones"),
+        further => format!("; {} joined it", count(further, "other")),
     };
     match gpus {
         Some(_) if there != allocated => Failed(format!(
@@ -39,7 +40,8 @@ pub(super) fn nodes(evidence: &JobEvidence) -> JobCheckOutcome {
             allocated.iter().sum::<f64>()
         )),
         _ => Passed(format!(
-            "{ranks} nodes with {} GPUs are in the cluster{further}",
+            "{}; GPUs in all: {}{further}",
+            count(ranks, "node"),
             there.iter().sum::<f64>()
         )),
     }
@@ -61,7 +63,7 @@ mod tests {
         let own = |own: &[f64]| Some(Ok(RayNodes { own: own.to_vec(), further: 1 }));
         let passed = said(own(&[2.0, 0.0]), &[Some(0), Some(2)]);
         assert!(
-            matches!(&passed, Passed(says) if says.ends_with("2 nodes with 2 GPUs are in the cluster, and 1 further ones")),
+            matches!(&passed, Passed(says) if says.ends_with("2 nodes; GPUs in all: 2; 1 other joined it")),
             "{passed:?}"
         );
         assert!(matches!(said(own(&[2.0, 0.0]), &[None, None]), Passed(_)));

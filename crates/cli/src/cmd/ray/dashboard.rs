@@ -62,8 +62,11 @@ pub(super) async fn run(app: &App, args: &DashboardArgs) -> Result<u8> {
         show(app, args, &place, port)?;
         return Ok(0);
     };
-    // Bytes must pass unchanged.
-    words.retain(|word| !["--pty", "--tty"].contains(&word.as_str()));
+    // Bytes must pass unchanged and at once: without a terminal, srun passes on whole lines only.
+    words.retain(|word| word != "--tty");
+    for word in words.iter_mut().filter(|word| *word == "--pty") {
+        "--unbuffered".clone_into(word);
+    }
     let relay = ["python", "-c", RELAY, &port.to_string()].map(str::to_owned);
     words.extend(inside(&relay));
     let listener = TcpListener::bind(("127.0.0.1", args.port)).await.map_err(|error| {
