@@ -459,7 +459,9 @@ mod tests {
         let none = said(growth(&[], &[], None));
         assert!(none[0].starts_with("task `eval` can never start: no node has 1 GPU"), "{none:?}");
         assert!(
-            none[1].starts_with("at most 4 further nodes may be asked for, but they would not help | "),
+            none[1].starts_with(
+                "at most 4 further nodes may be asked for, but they would not help | "
+            ),
             "{none:?}"
         );
         let pending = said(growth(&[("7", 2), ("8", 1)], &["7"], None));

@@ -12,9 +12,10 @@ use crate::explain::check_failure;
 use crate::scheduler_process::SchedulerProcess;
 
 /// Kinds that every API server serves.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "nodes",
     "pods",
+    "services",
     "resourcequotas",
     "deployments.apps",
     "daemonsets.apps",

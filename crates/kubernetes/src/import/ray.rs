@@ -107,10 +107,11 @@ fn cluster(object: &mut ImportedObject, found: &mut FoundJob, at: &str) {
     unique_names(found);
     object.near(&format!("{at}/enableInTreeAutoscaling"), "a range of `tasks`");
     let scaler = format!("{at}/autoscalerOptions");
-    object.near(
-        &scaler,
-        "nodes come when the program waits for them; `ray: {idle}` says when they leave",
-    );
+    let grows = found.draft.groups.iter().any(|group| group.most_pods > Some(group.pods));
+    if let Some(terms) = found.draft.ray.as_mut().filter(|_| grows) {
+        terms.idle_secs = object.number(&format!("{scaler}/idleTimeoutSeconds"), "ray: {idle}");
+    }
+    object.near(&scaler, "nodes come when the program waits for them");
     object.field(&format!("{at}/authOptions"), SECRET);
     let tolerance = "a job starts again as a whole: `restart`";
     object.near(&format!("{at}/gcsFaultToleranceOptions"), tolerance);
@@ -172,6 +173,10 @@ fn group(
     of_kuberay(object, &template);
     object.near(&format!("{at}/idleTimeoutSeconds"), "`ray: {idle}` says when nodes leave");
     object.field(&format!("{at}/scaleStrategy"), "set by the autoscaler");
+    // The API server fills it in.
+    if object.peek_number(&format!("{at}/priority")) == Some(0) {
+        object.field(&format!("{at}/priority"), "all nodes of a cluster have the job's priority");
+    }
     if found.draft.groups.len() == before {
         return;
     }

@@ -26,8 +26,8 @@ Examples:
 ///
 /// One task per pod, or the tasks of one node with `nodes`; the tasks find `RANK`, `WORLD_SIZE`,
 /// `MASTER_ADDR`, `PET_*` and `MUSTER_ARRAY_INDEX` as on one machine. Needs `kubernetes: {image: …}`
-/// in the job. What Kubernetes or the scheduler cannot
-/// do is rejected; differences in behaviour are printed on stderr. No cluster is needed.
+/// in the job. What Kubernetes or the scheduler cannot do is rejected; differences in behaviour are
+/// printed on stderr. No cluster is needed.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct KubernetesArgs {
@@ -60,10 +60,11 @@ Examples:
 
 /// Write a job file of `kind: ray` as a RayJob of KubeRay
 ///
-/// The first task is the head of the cluster, and the others are groups of workers; KubeRay starts the
-/// program in the head's pod once `wait` nodes have joined. A range of sizes becomes the bounds of KubeRay's
-/// autoscaler. Without KubeRay in the cluster, `muster export kubernetes` writes the same job. What a RayJob cannot do
-/// is rejected; differences in behaviour are printed on stderr. No cluster is needed.
+/// The first task is the head of the cluster, and the others are groups of workers; KubeRay starts
+/// the program in the head's pod once `wait` nodes have joined. A range of sizes becomes the bounds
+/// of KubeRay's autoscaler. Without KubeRay in the cluster, `muster export kubernetes` writes the same
+/// job. What a RayJob cannot do is rejected; differences in behaviour are printed on stderr. No
+/// cluster is needed.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = KUBERAY_EXAMPLES)]
 pub(super) struct KubeRayArgs {

@@ -29,7 +29,7 @@ pub(super) const RULES: &[RayRule] = &[
         id: "ray-start-without-node",
         severity: Medium,
         title: "`ray start --block` is left without its node",
-        meaning: "it does not end when its node leaves in peace, so its job keeps its GPUs for nothing",
+        meaning: "it goes on when its node has left the cluster, so its job keeps its GPUs for nothing",
         cure: "cancel its job; a job of `kind: ray` watches the node itself",
         page: START,
         check: start_without_node,

@@ -234,6 +234,24 @@ fn clusters_without_a_program_come_back() {
     }
 }
 
+/// A range, and when its nodes leave, pass through a RayJob; so does one that the API server has filled in.
+#[test]
+fn a_growing_cluster_comes_back() {
+    let file = "name: tune\nkind: ray\ngroups:\n- name: head\n- name: worker\n  tasks: 2..4\n  gpus-per-task: 8\nrun: python train.py\ntime: 2h\nray: {version: 2.60.0, idle: 5m}\nkubernetes: {image: r/ray:1}\n";
+    let job = round_trip::checked(file).remove(0);
+    let objects = round_trip::rendered(&job, crate::render::JobForm::RayJob);
+    let filled = objects.replace("groupName: worker", "priority: 0\n      groupName: worker");
+    assert_ne!(objects, filled);
+    let report = import(&filled, "objects.yaml", None).unwrap();
+    let again = round_trip::checked(&report.job).remove(0);
+    assert_eq!(again.spec, job.spec, "{}", report.job);
+    assert!(report.job.contains("idle: 5m"), "{}", report.job);
+    assert!(report.job.contains("tasks: \"2..4\""), "{}", report.job);
+    let lost =
+        |one: &muster_model::imported::ImportedOption| one.becomes == ImportOutcome::NotMapped;
+    assert!(!report.options.iter().any(lost), "{:?}", report.options);
+}
+
 /// `kubectl get rayjob,raycluster -o yaml` lists a RayJob with the RayCluster that it made.
 #[test]
 fn the_cluster_of_a_ray_job_is_a_part_of_it() {

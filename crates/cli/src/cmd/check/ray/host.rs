@@ -46,7 +46,7 @@ fn process(pid: u32) -> Option<HostProcess> {
     let (_, user) = program_and_user(pid);
     let listens = sockets::listens(&folder);
     let is_in_other_network = is_in_other_network(&folder);
-    // The same address is another server there.
+    // In another network the same address is another server's.
     let asked = listens.as_deref().filter(|_| !is_in_other_network && is_dashboard(&arguments));
     Some(HostProcess {
         pid,
@@ -97,8 +97,7 @@ fn version(folder: &Path, program: &str) -> Option<String> {
     })
 }
 
-/// Returns true if the network of a process is not that of this program. One that may not be read counts as
-/// the same: then nothing else is known of it, either.
+/// Returns true if the network of a process is known, and is not that of this program.
 fn is_in_other_network(folder: &Path) -> bool {
     let network = |folder: &Path| fs::read_link(folder.join("ns/net")).ok();
     let own = network(Path::new("/proc/self"));
@@ -136,7 +135,6 @@ mod tests {
         assert!(shared_memory_bytes(&own).is_some_and(|bytes| bytes > 0));
     }
 
-    /// A server that is silent is no refusal.
     #[test]
     fn a_dashboard_that_does_not_answer_is_unknown() {
         let silent = std::net::TcpListener::bind("0.0.0.0:0").unwrap();

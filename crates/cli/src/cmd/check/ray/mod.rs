@@ -41,8 +41,9 @@ Examples:
 /// than their job has, servers that are open to the network, and what failed starts leave. Reads the
 /// processes of other users as far as the caller may; root reads all. With files, or with --on
 /// kubernetes, the objects of KubeRay are checked: RayClusters, RayJobs, RayServices and what is
-/// around them. With --on slurm, the scripts of running jobs are checked for Ray clusters, as `muster
-/// import` does; the processes are on the nodes: `srun -w NODES muster check ray`. Each rule passes, fails, or is not tested if its input is missing.
+/// around them. With --on slurm, the scripts of running jobs are checked for Ray clusters, as
+/// `muster import` does; the processes are on the nodes: `srun -w NODES muster check ray`. Each rule
+/// passes, fails, or is not tested if its input is missing.
 ///
 /// Exits with 0 if there is no finding at or above --fail-on that is not in the baseline, with 1 if
 /// there is one, with 2 if the command line or a file is wrong, with 5 if the API server does not
