@@ -53,6 +53,7 @@ usage: cargo xtask <command>
   programs           test shell completions in real shells, and the HTML report of a simulation in a real browser
   recipes            test the recipes of examples/ with the real PyTorch, Lightning, Transformers and Ray
   ray demo [PYTHON]  show two Ray programs that compete for GPUs: as two jobs, and on one Ray cluster; PYTHON has Ray
+  ray starts COUNT [PYTHON]  measure the time to the first task of Ray jobs, and of clusters started by hand
   slurm up|down|status|start|stop|kill|shell|test
                      run a real Slurm cluster of eight nodes on this machine; see `cargo xtask slurm help`
   kubernetes build|up|down|status|start|stop|kill|shell|kubeconfig|test

@@ -86,6 +86,26 @@ impl TaskCommand {
     }
 }
 
+/// Names of the fields of a runtime environment of Ray (Ray 2.60, `RuntimeEnv.known_fields`).
+pub const RUNTIME_ENV_FIELDS: [&str; 16] = [
+    "working_dir",
+    "py_modules",
+    "pip",
+    "uv",
+    "conda",
+    "env_vars",
+    "excludes",
+    "config",
+    "py_executable",
+    "image_uri",
+    "container",
+    "java_jars",
+    "worker_process_setup_hook",
+    "nsight",
+    "_nsight",
+    "_rocprof_sys",
+];
+
 /// Terms of one node of a Ray cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RayTask {
@@ -123,6 +143,10 @@ pub struct RayTask {
     /// Further nodes that the cluster may ask for; `None` for a cluster of fixed size.
     #[serde(default)]
     pub growth: Option<RayGrowth>,
+    /// Runtime environment of Ray for the tasks and actors of programs, a mapping in JSON; `None` for that of the
+    /// nodes.
+    #[serde(default)]
+    pub runtime_env: Option<String>,
 }
 
 impl RayTask {
@@ -144,6 +168,7 @@ impl RayTask {
             idle: None,
             grace: Span::default(),
             growth: None,
+            runtime_env: None,
         }
     }
 

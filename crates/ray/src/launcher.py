@@ -13,6 +13,7 @@ import glob
 import json
 import math
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -35,6 +36,8 @@ ADDRESS, PORT = (SETTINGS.get("join") or f'{ENV["MASTER_ADDR"]}:{ENV["MASTER_POR
 PORT = int(PORT)
 # Time for all nodes to join, from the start of this task.
 JOIN_SECS = 300
+# Time after which the log says what a start waits for, and again after each double of it.
+TELL_SECS = 30
 # Time after which a head counts as lost that does not answer: a busy one may lose a packet. One that refuses
 # connections counts as lost after a second.
 SILENT_SECS = 30
@@ -73,11 +76,21 @@ def start_program():
             program = os.open(f"/proc/self/fd/{memory}", os.O_RDONLY)
         words, files = [f"/proc/self/fd/{program}"], (program,)
     try:
-        return subprocess.Popen(words, pass_fds=files)
+        return subprocess.Popen(words, pass_fds=files, env={**ENV, **program_variables()})
     except FileNotFoundError:
         raise Ended(NOT_FOUND, f"there is no program `{words[0]}`")
     except OSError as error:
         raise Ended(NOT_EXECUTABLE, f"cannot run `{words[0]}`: {error.strerror}")
+
+
+def program_variables():
+    """Variables of programs on the cluster: those of their runtime environment, and that environment, which `ray.init`
+    gives to their tasks and actors as it does for programs of `ray job submit`."""
+    if not (text := SETTINGS.get("runtime_env")):
+        return {}
+    runtime_env = json.loads(text)
+    config = json.dumps({"runtime_env": runtime_env, "metadata": {}})
+    return {**runtime_env.get("env_vars", {}), "RAY_JOB_CONFIG_JSON_ENV_VAR": config}
 
 
 def say(text):
@@ -160,13 +173,18 @@ class Task:
         return bool(self.daemons) and all(start_of(pid) == start for pid, start in self.daemons.items())
 
     def until(self, condition, secs, why):
+        told = self.started + TELL_SECS
         while True:
             if self.stopped_by:
                 raise Ended(128 + self.stopped_by)
             if condition():
                 return
-            if time.monotonic() > self.started + secs:
-                raise Ended(CANNOT_START, why())
+            now = time.monotonic()
+            if now > self.started + secs:
+                raise Ended(CANNOT_START, why(secs))
+            if now > told:
+                told += 2 * TELL_SECS
+                say(f"{why(round(now - self.started))}; waiting up to {secs}s")
             time.sleep(0.1)
 
     def start_node(self, extra):
@@ -182,8 +200,8 @@ class Task:
         with open(log, "w", encoding="utf-8") as file:
             starting = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
         try:
-            late = f"`ray start` did not end on {host} in {JOIN_SECS}s"
-            self.until(lambda: starting.poll() is not None, JOIN_SECS, lambda: late)
+            late = f"`ray start` did not end on {host}"
+            self.until(lambda: starting.poll() is not None, JOIN_SECS, lambda secs: f"{late} in {secs}s")
         finally:
             if starting.poll() is None:
                 starting.kill()
@@ -214,10 +232,11 @@ class Task:
             self.run_head()
 
     def run_head(self):
-        self.until(is_resolved, JOIN_SECS, lambda: f"the name of the head, {ADDRESS}, does not resolve")
+        self.until(is_resolved, JOIN_SECS, lambda _: f"the name of the head, {ADDRESS}, does not resolve")
+        check_port()
         self.start_node(head_options())
         wanted = SETTINGS["nodes"]
-        self.until(lambda: len(alive()) >= wanted, JOIN_SECS, lambda: missing(wanted))
+        self.until(lambda: len(alive()) >= wanted, JOIN_SECS, lambda secs: missing(wanted, secs))
         self.leave_address()
         # `Growth` is in growth.py, which follows where the cluster may grow.
         self.growth = Growth(self.folder, self.started) if SETTINGS.get("growth") else None
@@ -258,13 +277,17 @@ class Task:
         """Writes for shells beside this task how the cluster is reached; see inside.sh."""
         job = f"{ENV.get('MUSTER_JOB_ID', '')}.{ENV.get('MUSTER_ARRAY_INDEX', '')}"
         lines = [ENV.get("SLURM_JOB_ID", "-"), job, ENV["RAY_ADDRESS"], ENV["RAY_AUTH_TOKEN"], sys.executable]
-        path = os.path.join(self.folder, "head")
-        with open(os.open(f"{path}.new", os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-        os.rename(f"{path}.new", path)
+        named = [(name, value) for name, value in program_variables().items() if name.isidentifier()]
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in named]
+        for name, text in ("variables", exports), ("head", lines):
+            path = os.path.join(self.folder, name)
+            with open(os.open(f"{path}.new", os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+                file.write("".join(f"{line}\n" for line in text))
+            os.rename(f"{path}.new", path)
 
     def run_worker(self):
-        self.until(head, JOIN_SECS, lambda: f"the head at {ADDRESS}:{PORT} did not answer in {JOIN_SECS}s")
+        silent = f"the head at {ADDRESS}:{PORT} did not answer on {socket.gethostname()}"
+        self.until(head, JOIN_SECS, lambda secs: f"{silent} in {secs}s")
         self.start_node([f"--address={ADDRESS}:{PORT}"])
         # When the job is stopped, too: the program saves on this node until the head ends.
         watch = HeadWatch()
@@ -283,7 +306,7 @@ class Task:
         """Runs a node of another job's cluster until it has nothing to do, is stopped, or that cluster ends."""
         watch = HeadWatch()
         # A cluster may have ended while this job waited for its nodes.
-        self.until(lambda: head() or watch.is_lost(), JOIN_SECS, lambda: f"{ADDRESS}:{PORT} did not answer")
+        self.until(lambda: head() or watch.is_lost(), JOIN_SECS, lambda _: f"{ADDRESS}:{PORT} did not answer")
         if watch.is_lost():
             say(f"the cluster at {ADDRESS}:{PORT} has ended")
             raise Ended(0)
@@ -560,10 +583,22 @@ def has_drivers():
     return any(not job.config.ray_namespace.startswith("_ray_internal_") for job in drivers)
 
 
-def missing(wanted):
+def check_port():
+    """Ends where another program has the head's port: Ray says so in a page of text, and after a minute."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", PORT))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                why = f"port {PORT} of {socket.gethostname()}, which the head needs, is used by another program"
+                raise Ended(CANNOT_START, f"{why}: submit the job again")
+
+
+def missing(wanted, secs):
     there = alive()
     names = ", ".join(sorted(node.node_manager_hostname for node in there))
-    return f"{len(there)} of {wanted} nodes joined in {JOIN_SECS}s: {names or 'none'}"
+    return f"{len(there)} of {wanted} nodes joined in {secs}s: {names or 'none'}"
 
 
 def gpus():

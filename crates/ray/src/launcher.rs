@@ -66,6 +66,7 @@ fn launcher(task: &RayTask) -> TaskCommand {
         "idle_secs": task.idle.map(seconds),
         "grace_secs": seconds(task.grace),
         "growth": growth,
+        "runtime_env": task.runtime_env,
     });
     let (_, body) = SCRIPT.split_once('\n').expect("the script has several lines");
     let body = match task.growth {
@@ -123,6 +124,7 @@ pub fn read_program(script: &str) -> Option<RayTask> {
         join: settings["join"].as_str().map(str::to_owned),
         idle: span("idle_secs"),
         grace: span("grace_secs").unwrap_or_default(),
+        runtime_env: settings["runtime_env"].as_str().map(str::to_owned),
         ..RayTask::new(driver)
     })
 }
@@ -142,6 +144,7 @@ mod tests {
             cpus: CpuMilli(1500),
             memory: Bytes(1 << 30),
             version: Some("2.60.0".to_owned()),
+            runtime_env: Some(r#"{"env_vars":{"A":"1"}}"#.to_owned()),
             grace: Span::from_secs(30),
             ..RayTask::new(Some(driver))
         }

@@ -5,6 +5,7 @@ import os
 
 logging.disable(logging.CRITICAL)
 
+from ray._raylet import GcsClient
 from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.util.state import list_actors, list_nodes, list_placement_groups, list_tasks
 
@@ -26,6 +27,12 @@ def growth():
         return None
 
 
+def drivers():
+    """Number of programs that use the cluster; the dashboard's own do not count."""
+    jobs = GcsClient(address=os.environ["RAY_ADDRESS"]).get_all_job_info(timeout=10).values()
+    return sum(not (job.is_dead or job.config.ray_namespace.startswith("_ray_internal_")) for job in jobs)
+
+
 def main():
     options = {"limit": LIMIT, "detail": True, "raise_on_missing_output": False}
     cluster = get_cluster_status(os.environ["RAY_ADDRESS"])
@@ -39,6 +46,7 @@ def main():
     )
     status = {
         "growth": growth(),
+        "drivers": drivers(),
         # Nodes of other jobs have a label; see launcher.py.
         "further": [amounts(node.resources_total) for node in nodes if "muster-job" in (node.labels or {})],
         "nodes": [amounts(node.resources_total) for node in nodes],

@@ -29,6 +29,9 @@ pub struct ClusterStatus {
     /// Further nodes of a cluster that may grow; `None` for one of fixed size.
     #[serde(default)]
     pub growth: Option<GrowthStatus>,
+    /// Number of programs that use the cluster; `None` if the cluster did not say.
+    #[serde(default)]
+    pub drivers: Option<usize>,
 }
 
 /// Further nodes that a cluster has asked for.
@@ -217,6 +220,11 @@ impl ClusterStatus {
         if !parts.is_empty() {
             parts.extend(self.growth.as_ref().map(GrowthStatus::part));
         }
+        if self.drivers == Some(0) {
+            let text = "no program uses the cluster".to_owned();
+            let hint = "a program joins it by `ray.init()` without an address; `muster ray submit` starts another one";
+            parts.push(WaitingPart { text, hint: Some(hint.to_owned()) });
+        }
         parts
     }
 
@@ -370,6 +378,13 @@ mod tests {
         assert_eq!(status.nodes, [resources(2.0, 3.0), resources(0.0, 0.0)]);
         assert_eq!(status.in_use(), "0.5 of 2 GPUs and 0 of 3 CPUs are in use");
         assert_eq!(ClusterStatus::parse("no status"), None);
+    }
+
+    #[test]
+    fn a_cluster_without_a_program_is_told() {
+        let of = |drivers| ClusterStatus { drivers, ..ClusterStatus::default() }.waiting();
+        assert_eq!(of(Some(0))[0].text, "no program uses the cluster");
+        assert_eq!((of(Some(1)), of(None)), (Vec::new(), Vec::new()));
     }
 
     #[test]

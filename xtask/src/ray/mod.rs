@@ -1,5 +1,7 @@
-//! `cargo xtask ray demo`: two programs of five actors compete for eight virtual GPUs, with the real Ray. As
-//! two jobs, one runs whole and then the other; as programs on one Ray cluster, both wait for ever.
+//! `cargo xtask ray`: jobs of kind `ray` with the real Ray, to look at (`demo`) and to measure (`starts`).
+
+mod demo;
+mod starts;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,51 +13,65 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::{cargo, recipes};
 
-const USAGE: &str = "usage: cargo xtask ray demo [PYTHON]";
-
-const DRIVER: &str = include_str!("driver.py");
+const USAGE: &str = "usage: cargo xtask ray demo [PYTHON] | starts COUNT [PYTHON]";
 
 /// Longest wait for a cluster to start and its program to have actors, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
-
-/// Time after which a program without its fifth actor counts as one that waits for ever: an actor that fits
-/// starts within a few seconds.
-const FOR_EVER: Duration = Duration::from_secs(30);
 
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Runs `cargo xtask ray`.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
-    let python = match args {
-        ["demo"] => recipes::interpreter(root).map_err(|error| anyhow!("{error}"))?.to_owned(),
-        ["demo", python] => PathBuf::from(python),
+    match args {
+        ["demo", python @ ..] if python.len() < 2 => {
+            let daemon = Daemon::new(root, python.first().copied())?;
+            daemon.ended(demo::show(&daemon))
+        }
+        ["starts", count, python @ ..] if python.len() < 2 => {
+            let count = count.parse().context(USAGE)?;
+            let daemon = Daemon::new(root, python.first().copied())?;
+            daemon.ended(starts::measure(&daemon, count))
+        }
         _ => bail!("{USAGE}"),
-    };
-    let mut build = Command::new(cargo());
-    let built = build.args(["build", "--package", "muster"]).current_dir(root).status()?;
-    ensure!(built.success(), "the build failed");
-    let folder = tempfile::tempdir()?;
-    fs::write(folder.path().join("driver.py"), DRIVER)?;
-    let muster = root.join("target/debug/muster");
-    let demo = Demo { muster, python, folder: folder.path().to_owned() };
-    let shown = demo.two_jobs().and_then(|()| demo.one_cluster());
-    demo.muster(&["stop-daemon", "--cancel"])?;
-    shown.map(|()| ExitCode::SUCCESS)
+    }
 }
 
-/// Daemon of its own with eight virtual GPUs.
-struct Demo {
+/// Daemon of its own with eight virtual GPUs, and the interpreter that has Ray.
+struct Daemon {
     muster: PathBuf,
     python: PathBuf,
-    folder: PathBuf,
+    folder: tempfile::TempDir,
 }
 
-impl Demo {
+impl Daemon {
+    /// Builds the program; the daemon starts with its first job.
+    fn new(root: &Path, python: Option<&str>) -> Result<Self> {
+        let python = match python {
+            Some(python) => PathBuf::from(python),
+            None => recipes::interpreter(root).map_err(|error| anyhow!("{error}"))?.to_owned(),
+        };
+        let mut build = Command::new(cargo());
+        build.args(["build", "--package", "muster"]).current_dir(root);
+        ensure!(build.status()?.success(), "the build failed");
+        let muster = root.join("target/debug/muster");
+        Ok(Self { muster, python, folder: tempfile::tempdir()? })
+    }
+
+    /// Stops the daemon, and returns how the command ends.
+    fn ended(&self, shown: Result<()>) -> Result<ExitCode> {
+        self.muster(&["stop-daemon", "--cancel"])?;
+        shown.map(|()| ExitCode::SUCCESS)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Runs a command of Muster; returns what it prints.
     fn muster(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.muster);
-        command.args(words).current_dir(&self.folder).env("MUSTER_HOME", self.folder.join("home"));
+        command.args(words).current_dir(self.folder.path()).env("MUSTER_HOME", self.path("home"));
         let output = command.env_remove("MUSTER_ON").output().context("muster")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -71,19 +87,9 @@ impl Demo {
             run.replace('\n', "\n  ")
         );
         let file = format!("{name}.yaml");
-        fs::write(self.folder.join(&file), text)?;
+        fs::write(self.path(&file), text)?;
         self.muster(&["run", "--virtual-gpus", "8", &file])?;
         Ok(())
-    }
-
-    /// Returns the command of a program.
-    fn driver(&self, name: &str, other: &str) -> String {
-        let python = self.python.display();
-        format!("{python} driver.py {name} {} {other}", self.folder.display())
-    }
-
-    fn has(&self, name: &str, mark: &str) -> bool {
-        self.folder.join(format!("{name}-{mark}")).exists()
     }
 
     fn until(&self, what: &str, is_so: impl Fn() -> bool) -> Result<()> {
@@ -92,51 +98,6 @@ impl Demo {
             ensure!(start.elapsed() < PATIENCE, "{what}: not within {} s", PATIENCE.as_secs());
             thread::sleep(PAUSE);
         }
-        Ok(())
-    }
-
-    /// Lets a program end that has its actors.
-    fn release(&self, name: &str) -> Result<()> {
-        Ok(fs::write(self.folder.join(format!("{name}-go")), "")?)
-    }
-
-    /// Runs the programs as two jobs.
-    fn two_jobs(&self) -> Result<()> {
-        println!("two programs of 5 actors with a GPU each, on 8 GPUs, as two jobs:\n");
-        let names = ["first", "second"];
-        for name in names {
-            self.submit(name, 5, &self.driver(name, ""))?;
-        }
-        for name in names {
-            self.until("all actors of a job", || self.has(name, "5"))?;
-            println!("{name} has all its actors:\n{}", self.muster(&["ps", "--all"])?);
-            self.release(name)?;
-            self.muster(&["wait", name])?;
-        }
-        println!("{}", self.muster(&["ps", "--all"])?);
-        Ok(())
-    }
-
-    /// Runs the programs on one cluster.
-    fn one_cluster(&self) -> Result<()> {
-        println!("the same two programs on one Ray cluster of 8 GPUs:\n");
-        let [left, right] = [self.driver("left", "right"), self.driver("right", "left")];
-        self.submit("shared", 8, &format!("{left} &\n{right} &\nwait"))?;
-        self.until("four actors of each program", || {
-            self.has("left", "4") && self.has("right", "4")
-        })?;
-        let start = Instant::now();
-        while start.elapsed() < FOR_EVER {
-            ensure!(!self.has("left", "5") && !self.has("right", "5"), "a fifth actor started");
-            thread::sleep(PAUSE);
-        }
-        let status = self.muster(&["ray", "status", "shared"])?;
-        println!("after {} s each has 4 actors, and waits:\n{status}", FOR_EVER.as_secs());
-        ensure!(
-            status.contains("each hold GPUs and wait for more"),
-            "muster ray status does not say so"
-        );
-        self.muster(&["cancel", "shared"])?;
         Ok(())
     }
 }

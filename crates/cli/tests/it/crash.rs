@@ -8,23 +8,11 @@ use muster_model::Outcome;
 use muster_model::view::JobState;
 
 use crate::home::{Home, alive, kill};
+use crate::random::CrashRng;
 
 /// Kills of the daemon; `MUSTER_TEST_KILLS=200` for the long run.
 fn kills() -> u64 {
     std::env::var("MUSTER_TEST_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(20)
-}
-
-/// Pseudo-random numbers (splitmix64), so that a failure can be run again.
-struct CrashRng(u64);
-
-impl CrashRng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
 }
 
 #[test]

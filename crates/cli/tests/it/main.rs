@@ -39,6 +39,7 @@ mod place;
 mod preempt;
 mod prove;
 mod pty;
+mod random;
 mod remote;
 mod reserve;
 mod restore;

@@ -10,10 +10,15 @@
 mod check_ray;
 #[path = "../it/home.rs"]
 mod home;
+#[path = "../it/random.rs"]
+mod random;
 mod ray;
 mod ray_examples;
 mod ray_growth;
 mod ray_import;
+mod ray_kills;
+mod ray_model;
+mod ray_outputs;
 
 use std::path::{Path, PathBuf};
 

@@ -2,12 +2,17 @@
 //! program, whatever ends it.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use muster_model::payload::{RayTask, TaskCommand};
 use muster_model::view::JobState;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::home::{Home, kill};
+use crate::home::Home;
 use crate::python;
 
 /// Beginning of each program: joins the cluster, and writes the directories of its nodes to a file.
@@ -207,74 +212,6 @@ while not os.path.exists("{other}"):
     assert_eq!((home.read("left"), home.read("right")), ("1 1.0".to_owned(), "1 1.0".to_owned()));
 }
 
-/// Part of a Ray job that a test kills.
-#[derive(Clone, Copy, Debug)]
-enum Victim {
-    Program,
-    Gcs,
-    Raylet,
-    Launcher,
-    /// Launcher of a node without the program.
-    OtherLauncher,
-}
-
-impl Victim {
-    /// Exit codes with which the job may end.
-    fn codes(self) -> &'static [i32] {
-        match self {
-            Self::Program | Self::Launcher | Self::OtherLauncher => &[137],
-            // The program may notice before the launcher does, and fail.
-            Self::Gcs => &[75, 1],
-            Self::Raylet => &[75],
-        }
-    }
-
-    /// Returns the pid of this part of a job.
-    fn pid(self, home: &Home, nodes: &[(PathBuf, i32)]) -> i32 {
-        let of = |(folder, _): &(PathBuf, i32), program: &str| {
-            let own = processes(folder.to_str().unwrap());
-            own.into_iter().find(|pid| processes(program).contains(pid))
-        };
-        let head = nodes.iter().find(|node| of(node, "gcs/gcs_server").is_some()).unwrap();
-        let other = || nodes.iter().find(|node| node.0 != head.0).unwrap();
-        match self {
-            Self::Program => home.read("ready").parse().unwrap(),
-            Self::Gcs => of(head, "gcs/gcs_server").unwrap(),
-            Self::Raylet => of(other(), "raylet/raylet").unwrap(),
-            Self::Launcher => head.1,
-            Self::OtherLauncher => other().1,
-        }
-    }
-}
-
-#[test]
-#[ignore = "needs Ray: `cargo xtask recipes` has it"]
-fn whatever_is_killed_the_job_ends_and_nothing_is_left() {
-    let home = Home::with_gpus(2);
-    let program = "say('ready', str(os.getpid()))\nwhile True:\n    time.sleep(0.1)\n";
-    let cases = [
-        (Victim::Program, 1),
-        (Victim::Gcs, 1),
-        (Victim::Launcher, 1),
-        (Victim::Raylet, 2),
-        (Victim::OtherLauncher, 2),
-    ];
-    for (job, (victim, tasks)) in (1..).zip(cases) {
-        let _ = fs::remove_file(home.path("ready"));
-        let fields = format!("tasks: {tasks}\ngpus-per-task: 1\nrestart: never");
-        submit(&home, "killed", &fields, "", program);
-        home.until_within(PATIENCE, "the program runs", || home.path("ready").exists());
-        let nodes = node_folders(&home);
-        assert_eq!(nodes.len(), tasks, "{nodes:?}");
-        kill(victim.pid(&home, &nodes).try_into().unwrap());
-        home.until_within(PATIENCE, "it ends", || home.job(job).state == JobState::Failed);
-        let code = home.words(&format!("wait {job}")).code;
-        assert!(victim.codes().contains(&code), "{victim:?}: {code}");
-        let folders: Vec<PathBuf> = nodes.into_iter().map(|(folder, _)| folder).collect();
-        nothing_runs_in(&folders);
-    }
-}
-
 #[test]
 #[ignore = "needs Ray: `cargo xtask recipes` has it"]
 fn what_is_wrong_is_said_with_the_next_step() {
@@ -296,6 +233,81 @@ fn what_is_wrong_is_said_with_the_next_step() {
         assert!(log.contains(expected), "{expected}\n{log}");
         assert_eq!(ended, code, "{log}");
     }
+}
+
+/// Part of a program that asks a task for its runtime environment.
+const ASK: &str = "\
+@ray.remote
+def task():
+    import shipped
+    return [os.environ['MODEL'], shipped.WHERE]
+model, where = ray.get(task.remote())
+asked = f\"{os.environ['MODEL']} {model} {'working_dir_files' in where}\"
+";
+
+/// Programs, and their tasks on the cluster, have the variables and the modules of the job's runtime environment; so
+/// has a program that is started beside it.
+#[test]
+#[ignore = "needs Ray: `cargo xtask recipes` has it"]
+fn tasks_have_the_runtime_environment_of_the_job() {
+    let home = Home::with_gpus(1);
+    fs::create_dir(home.path("code")).unwrap();
+    home.write("code/shipped.py", "WHERE = __file__\n");
+    home.write(
+        "ask.py",
+        &format!("import os, ray\nray.init(log_to_driver=False)\n{ASK}print(asked)\n"),
+    );
+    let fields = "tasks: 1\ngpus-per-task: 1";
+    let env = "runtime-env: {working_dir: code, env_vars: {MODEL: it's 7B}}";
+    let until_end = "while not os.path.exists('end'):\n    time.sleep(0.1)\n";
+    submit(&home, "env", fields, env, &format!("{ASK}say('asked', asked)\n{until_end}"));
+    home.until_within(PATIENCE, "the program has asked", || home.path("asked").exists());
+    assert_eq!(home.read("asked"), "it's 7B it's 7B True");
+    let path = home.path("ask.py");
+    let said = home.muster(&["ray", "submit", "env", "--", "python", path.to_str().unwrap()]).ok();
+    assert!(said.stdout.contains("it's 7B it's 7B True"), "{said:?}");
+    home.write("end", "");
+    home.words("wait 1").ok();
+}
+
+/// Starts the launcher of a task by itself, as on a machine where the port is not Muster's alone.
+fn launcher(home: &Home, rank: u32, port: u16) -> Command {
+    let task = RayTask { python: python().display().to_string(), ..RayTask::new(None) };
+    let task = TaskCommand::Ray(Box::new(task));
+    home.write("launcher.py", &muster_ray::program(&task, false).text());
+    let mut command = Command::new(python());
+    command.arg(home.path("launcher.py")).env("RANK", rank.to_string());
+    command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+    command.env("RAY_AUTH_TOKEN", "0123456789abcdef0123456789abcdef").stderr(Stdio::piped());
+    command
+}
+
+#[test]
+#[ignore = "needs Ray: `cargo xtask recipes` has it"]
+fn a_port_in_use_and_a_head_that_does_not_answer_are_named() {
+    let home = Home::new();
+    let taken = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let output = launcher(&home, 0, port).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains(&format!("ray: port {port} of "))
+            && said.contains("is used by another program"),
+        "{said}"
+    );
+    drop(taken);
+    // Nobody listens there any more: a worker says so while it waits.
+    let mut worker = launcher(&home, 1, port).spawn().unwrap();
+    let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    assert!(
+        line.starts_with(&format!("ray: the head at 127.0.0.1:{port} did not answer on ")),
+        "{line}"
+    );
+    assert!(line.ends_with("; waiting up to 300s"), "{line}");
+    kill_process(Pid::from_child(&worker), Signal::TERM).unwrap();
+    assert_eq!(worker.wait().unwrap().code(), Some(143));
 }
 
 /// A job that is cancelled while its cluster starts ends without running its program.

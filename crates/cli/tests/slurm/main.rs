@@ -24,6 +24,8 @@ mod outage;
 mod output;
 mod random_load;
 mod ray;
+#[path = "../recipes/ray_outputs.rs"]
+mod ray_outputs;
 mod reconcile;
 mod refused;
 mod rest;

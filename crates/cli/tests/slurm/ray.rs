@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{SlurmCluster, User};
 use crate::muster::Muster;
+use crate::ray_outputs::{ASK, OUTPUTS, SERVE_AT};
 
 /// Program of two actors with a GPU each, which save when the job is cancelled.
 const PROGRAM: &str = r#"import json, os, signal, sys, time
@@ -108,6 +109,49 @@ fn actors_save_before_a_cancelled_ray_job_ends() {
     muster.reaches(job, "cancelled");
     let saved = || folder.join("saved-0").exists() && folder.join("saved-1").exists();
     cluster.until("both actors have saved", saved);
+}
+
+/// Submits an example as it is, but for the interpreter and its memory.
+fn submit_example(muster: &Muster<'_>, name: &str) -> u64 {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join(format!("examples/{name}.yaml"))).unwrap();
+    let python = std::env::var("MUSTER_TEST_PYTHON").expect("`cargo xtask slurm test` sets it");
+    let run = format!("run: {python} examples");
+    assert!(text.contains("run: python3 examples"), "{text}");
+    let text = text.replace("run: python3 examples", &run);
+    let more = format!(
+        "workdir: {}\nmemory: 3GB\nenv: {{STORAGE: {}}}\nray: {{python: {python}}}\n",
+        root.canonicalize().unwrap().display(),
+        muster.cluster.work().join(name).display()
+    );
+    muster.submit(&format!("{text}{more}"))[0]
+}
+
+/// Ray Core, Tune, Train and Data end by themselves; Serve answers until its job is cancelled.
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn the_examples_for_rays_libraries_run() {
+    let cluster = SlurmCluster::here();
+    let muster = Muster::of(&cluster, User::Root);
+    for (name, expected) in OUTPUTS {
+        let job = submit_example(&muster, name);
+        let code = muster.call(&["wait", &job.to_string()]).code;
+        let log = muster.output(&["logs", &job.to_string()]);
+        assert_eq!(code, 0, "{name}: {log}");
+        assert!(log.contains(expected), "{name}: {expected}\n{log}");
+    }
+    let job = submit_example(&muster, "ray-serve").to_string();
+    let address = || {
+        let log = muster.call(&["logs", &job]).stdout;
+        let address = log.lines().find_map(|line| line.split_once(SERVE_AT));
+        address.map(|(_, address)| address.trim().to_owned())
+    };
+    cluster.until_patiently("it serves", || address().is_some());
+    // The node has a network of its own.
+    let ask = ["ray", "submit", &job, "--", "python", "-c", ASK, &address().unwrap()];
+    assert!(muster.output(&ask).contains("{\"answer\":42}"));
+    muster.output(&["cancel", &job]);
+    muster.reaches(job.parse().unwrap(), "cancelled");
 }
 
 /// An allocation cannot grow: the node that the second actor needs is a job of its own, which ends with the

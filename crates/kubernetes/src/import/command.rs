@@ -102,6 +102,7 @@ impl RayDraft {
             dashboard: Some(task.has_dashboard),
             join: task.join.clone(),
             idle_secs: task.idle.map(Span::as_secs),
+            runtime_env: task.runtime_env.as_ref().and_then(|text| serde_json::from_str(text).ok()),
         }
     }
 }

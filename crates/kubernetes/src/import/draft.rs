@@ -58,6 +58,8 @@ pub(super) struct RayDraft {
     /// Head of another cluster, whose nodes the tasks are.
     pub(super) join: Option<String>,
     pub(super) idle_secs: Option<u64>,
+    /// Runtime environment in Ray's own terms.
+    pub(super) runtime_env: Option<Value>,
 }
 
 /// Role of a job, or the whole job where it has one role.
@@ -246,6 +248,7 @@ impl RayDraft {
         fields.value("dashboard", self.dashboard.map(Value::from));
         fields.text("join", self.join.as_deref());
         fields.text("idle", self.idle_secs.map(seconds).as_deref());
+        fields.value("runtime-env", self.runtime_env.clone());
         fields
     }
 }

@@ -1,6 +1,9 @@
 //! Objects of KubeRay as jobs of kind `ray`: a RayJob, a RayCluster, which has no program, and a RayService,
 //! whose program is `serve run`. A cluster that is a part of another object is read with that.
 
+use muster_model::payload::RUNTIME_ENV_FIELDS;
+use serde_json::Value;
+
 use super::document::child;
 use super::draft::{JobDraft, ProgramDraft, RayDraft};
 use super::found::{FoundJob, RayFacts, RayGroup, role};
@@ -269,25 +272,20 @@ fn of_kuberay(object: &mut ImportedObject, template: &str) {
     }
 }
 
-/// Reads variables and packages of the program.
+/// Reads the runtime environment of the program.
 fn runtime_env(object: &mut ImportedObject, found: &mut FoundJob) {
     let at = "/spec/runtimeEnvYAML";
     let Some(text) = object.peek_text(at) else { return };
     let read = super::document::documents(text).ok().and_then(|mut documents| documents.pop());
-    let value = read.map(|document| document.value).unwrap_or_default();
-    let variables = value["env_vars"].as_object().cloned().unwrap_or_default();
-    for (name, value) in &variables {
-        let value = super::object::scalar(value).unwrap_or_default();
-        found.draft.env.retain(|(known, _)| known != name);
-        found.draft.env.push((name.clone(), value));
-    }
-    let has_more =
-        value.as_object().is_none_or(|fields| fields.keys().any(|key| key != "env_vars"));
-    if has_more {
-        let says = "variables are in `env`; pass the rest to `ray.init(runtime_env=…)`, or build it into the image";
-        object.lost(at, says);
-    } else {
-        object.near(at, "env: of the nodes as well");
+    match read.map(|document| document.value).filter(Value::is_object) {
+        Some(mut value) => {
+            if let Some(fields) = value.as_object_mut() {
+                fields.retain(|name, _| RUNTIME_ENV_FIELDS.contains(&name.as_str()));
+            }
+            found.draft.ray.get_or_insert_default().runtime_env = Some(value);
+            object.field(at, "ray: {runtime-env}");
+        }
+        None => object.lost(at, "it is no mapping"),
     }
 }
 

@@ -45,6 +45,10 @@ pub(super) fn objects(job: &JobShape<'_>) -> Vec<Value> {
         "backoffLimit": if job.input.spec.restart.on_failure { job.input.spec.restart.max_restarts } else { 0 },
         "rayClusterSpec": cluster(job, task, !start.files.is_empty()),
     });
+    if let Some(runtime_env) = &task.runtime_env {
+        // JSON is YAML.
+        spec["runtimeEnvYAML"] = json!(runtime_env);
+    }
     if let Some(limit) = job.input.spec.time_limit {
         spec["activeDeadlineSeconds"] = json!(limit.0.div_ceil(1000));
     }
@@ -214,6 +218,14 @@ pub(super) fn unsupported(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str,
             "write `run`, or use `muster export kubernetes`",
         );
     }
+    if let Some(folder) = task.runtime_env.as_deref().and_then(local_folder) {
+        refuse(
+            &format!(
+                "the runtime environment has the folder `{folder}`, which KubeRay's submitter does not see"
+            ),
+            "name an archive by its URL, send the folder with `kubernetes: {send: …}`, or use `muster export kubernetes`",
+        );
+    }
     if spec.array.is_some() || spec.kind != WorkloadKind::Task {
         refuse("an array: a RayJob runs once", "use `muster export kubernetes`");
     }
@@ -235,6 +247,14 @@ pub(super) fn unsupported(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str,
             "use --scheduler muster, kueue, volcano or kai, or leave out `kuberay`: `muster export kubernetes`",
         );
     }
+}
+
+/// Returns the first folder of a runtime environment that Ray would read where the program is submitted.
+fn local_folder(runtime_env: &str) -> Option<String> {
+    let fields: Value = serde_json::from_str(runtime_env).ok()?;
+    let modules = fields["py_modules"].as_array().into_iter().flatten();
+    let paths = modules.chain([&fields["working_dir"]]).filter_map(Value::as_str);
+    paths.into_iter().find(|path| !path.contains("://")).map(str::to_owned)
 }
 
 /// Returns what KubeRay does differently.

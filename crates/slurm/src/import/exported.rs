@@ -108,6 +108,8 @@ fn ray(draft: &mut ImportedJob) {
     let percent = head.object_store_percent;
     set("object-store-percent", percent.to_string(), percent == OBJECT_STORE_PERCENT);
     set("dashboard", head.has_dashboard.to_string(), head.has_dashboard);
+    // JSON is YAML.
+    set("runtime-env", head.runtime_env.clone().unwrap_or_default(), head.runtime_env.is_none());
 }
 
 /// Returns the fewest tasks of a group.

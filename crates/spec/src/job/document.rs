@@ -8,6 +8,7 @@ use crate::job::fields::{
     Gpus, JobName, KindWord, Length, LengthOrNone, MAX_TASKS, Model, NodeNames, Program, Protect,
     ReplicaRange, RestartRule, SignalName, Size, TaskRange,
 };
+use crate::job::ray::runtime_env::RuntimeEnv;
 
 /// Name of the only group of a job without `groups`.
 pub(super) const ONLY_GROUP: &str = "main";
@@ -129,7 +130,7 @@ document! {
 
 document! {
     /// Options of a Ray cluster within a job.
-    RayDocument ("ray") requires [] foreign &[("ray-version", "version"), ("include-dashboard", "dashboard"), ("object-store", "object-store-percent"), ("nodes", "wait"), ("min-nodes", "wait"), ("idle-timeout", "idle"), ("address", "join")] => {
+    RayDocument ("ray") requires [] foreign &[("ray-version", "version"), ("include-dashboard", "dashboard"), ("object-store", "object-store-percent"), ("nodes", "wait"), ("min-nodes", "wait"), ("idle-timeout", "idle"), ("address", "join"), ("runtime_env", "runtime-env")] => {
         /// Version of Ray that every node must have, such as 2.60.0. By default any.
         "version" version: Text,
         /// Python interpreter that has Ray: a name in `PATH`, or a path. `python3` by default.
@@ -147,6 +148,9 @@ document! {
         /// Address of the head of another Ray cluster, such as node1:6379: the tasks become nodes of that cluster,
         /// and the job has no `run`. A growing cluster submits such jobs itself.
         "join" join: Text,
+        /// Runtime environment of Ray in Ray's own terms: `{working_dir: ., pip: [pandas], env_vars: {A: b}}`. The
+        /// tasks and actors of programs have it, and of `env_vars` the programs, too.
+        "runtime-env" runtime_env: RuntimeEnv,
     }
 }
 

@@ -2,6 +2,7 @@
 //! program on it.
 
 mod growth;
+pub(super) mod runtime_env;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,6 +70,7 @@ fn task(least: u32, group: &TaskGroup, terms: Option<&RayDocument>) -> RayTask {
     let dashboard = terms.and_then(|terms| terms.dashboard.as_ref());
     let join = terms.and_then(|terms| terms.join.as_ref()).map(|text| text.value.0.clone());
     let idle = terms.and_then(|terms| terms.idle.as_ref()).map(|idle| idle.value.0);
+    let runtime_env = terms.and_then(|terms| terms.runtime_env.as_ref());
     let blank = RayTask::new(None);
     RayTask {
         nodes: wait.unwrap_or(least),
@@ -82,6 +84,7 @@ fn task(least: u32, group: &TaskGroup, terms: Option<&RayDocument>) -> RayTask {
         version: version.map(|text| text.value.0.clone()),
         idle: idle.unwrap_or(join.is_some().then_some(IDLE)),
         join,
+        runtime_env: runtime_env.map(|field| field.value.json()),
         ..blank
     }
 }

@@ -66,3 +66,28 @@ fn a_cluster_that_nothing_ends_is_warned_of() {
         assert_eq!(warnings(text), "", "{text}");
     }
 }
+
+#[test]
+fn a_runtime_environment_is_rays_own() {
+    let job = job(
+        "kind: ray\ngpus: 1\nrun: a\nray:\n  runtime-env:\n    working_dir: .\n    pip: [a==1.0, '2']\n    env_vars: {A: 1, B: on}\n    config: {eager_install: true, setup_timeout_seconds: 600}",
+    );
+    let found: Value =
+        serde_json::from_str(node(&job, "main").runtime_env.as_ref().unwrap()).unwrap();
+    assert_eq!(
+        found,
+        json!({
+            "working_dir": ".", "pip": ["a==1.0", "2"], "env_vars": {"A": "1", "B": "on"},
+            "config": {"eager_install": true, "setup_timeout_seconds": 600},
+        })
+    );
+    for (wrong, expected) in [
+        ("{env-vars: {A: b}}", "did you mean `env_vars`?"),
+        ("{env_vars: {A: [b]}}", "`A` is not text"),
+        ("env.yaml", "`runtime-env` is not a mapping"),
+    ] {
+        let text = format!("kind: ray\ngpus: 1\nrun: a\nray: {{runtime-env: {wrong}}}");
+        let said = format!("{:?}", check(&text).unwrap_err());
+        assert!(said.contains(expected), "{said}");
+    }
+}

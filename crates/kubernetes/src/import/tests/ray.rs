@@ -66,7 +66,6 @@ kind: ray
 queue: vision
 time: 2h
 restart: 2
-env: {A: \"1\"}
 run: python train.py --lr=1e-3
 groups:
 - name: head
@@ -79,6 +78,9 @@ groups:
   memory: 64GiB
 ray:
   version: \"2.60.0\"
+  runtime-env:
+    env_vars:
+      A: \"1\"
 kubernetes:
   image: rayproject/ray:2.60.0
 ";
@@ -237,7 +239,7 @@ fn clusters_without_a_program_come_back() {
 /// A range, and when its nodes leave, pass through a RayJob; so does one that the API server has filled in.
 #[test]
 fn a_growing_cluster_comes_back() {
-    let file = "name: tune\nkind: ray\ngroups:\n- name: head\n- name: worker\n  tasks: 2..4\n  gpus-per-task: 8\nrun: python train.py\ntime: 2h\nray: {version: 2.60.0, idle: 5m}\nkubernetes: {image: r/ray:1}\n";
+    let file = "name: tune\nkind: ray\ngroups:\n- name: head\n- name: worker\n  tasks: 2..4\n  gpus-per-task: 8\nrun: python train.py\ntime: 2h\nray: {version: 2.60.0, idle: 5m, runtime-env: {pip: [pandas], env_vars: {A: on, B: 1}}}\nkubernetes: {image: r/ray:1}\n";
     let job = round_trip::checked(file).remove(0);
     let objects = round_trip::rendered(&job, crate::render::JobForm::RayJob);
     let filled = objects.replace("groupName: worker", "priority: 0\n      groupName: worker");
