@@ -15,7 +15,7 @@ const DRIVER: &str = include_str!("driver.py");
 /// starts within a few seconds.
 const FOR_EVER: Duration = Duration::from_secs(30);
 
-/// Shows both.
+/// Runs the programs in both ways, and prints what the user of each sees.
 pub fn show(daemon: &Daemon) -> Result<()> {
     fs::write(daemon.path("driver.py"), DRIVER)?;
     two_jobs(daemon)?;

@@ -26,6 +26,11 @@ const SLEEPS: &[(&str, usize, &str)] = &[
         "between two checks of a condition that nobody reports",
     ),
     ("crates/cli/tests/it/crash.rs", 1, "the time of the kill is the random input of this test"),
+    (
+        "crates/cli/tests/recipes/ray_kills.rs",
+        1,
+        "the time of the kill is the random input of this test",
+    ),
     ("crates/cli/tests/it/home.rs", 1, "between two checks of a condition with a deadline"),
     ("crates/cli/tests/system/site.rs", 1, "between two checks of a condition with a deadline"),
     ("crates/cli/tests/slurm/cluster.rs", 1, "between two checks of a condition with a deadline"),

@@ -82,7 +82,6 @@ fn check(home: &Home, job: u64, victim: Victim, after: Option<Duration>) {
     let is_ready = || home.path("ready").exists();
     match after {
         None => home.until_within(PATIENCE, "the program runs", is_ready),
-        // It replaces no condition: it makes the moment random.
         Some(time) => thread::sleep(time),
     }
     let folders = RefCell::new(BTreeSet::new());
