@@ -7,7 +7,6 @@ use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll};
 use muster_api::query::LogQuery;
 use muster_api::{Client, ClientError};
-use muster_model::view::JobView;
 
 use crate::app::App;
 use crate::exit::Failure;
@@ -60,19 +59,7 @@ async fn copy(
         tail: which.tail,
         offset: None,
     };
-    // Without a daemon this process reads the files anyway, and looking the job up would cost a
-    // request to Slurm.
-    let named = match client.socket() {
-        Some(_) => {
-            let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
-            named_file::of(client, &detail, &query)?
-        }
-        None => None,
-    };
-    let mut stream = match named {
-        Some(file) => named_file::open(client, target, file, &query).await?,
-        None => stored_output(client, target, query).await.map_err(Failure::from)?,
-    };
+    let mut stream = open(client, target, &query).await?;
     while let Some(bytes) = stream.next().await {
         match bytes {
             Ok(bytes) => app.ui.bytes(&bytes)?,
@@ -85,6 +72,23 @@ async fn copy(
         }
     }
     Ok(())
+}
+
+/// Opens the output of one task, wherever it is.
+pub async fn open(client: &Client, target: JobTarget, query: &LogQuery) -> Result<Stream> {
+    // Without a daemon this process reads the files anyway, and looking the job up would cost a
+    // request to Slurm.
+    let named = match client.socket() {
+        Some(_) => {
+            let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
+            named_file::of(client, &detail, query)?
+        }
+        None => None,
+    };
+    match named {
+        Some(file) => named_file::open(client, target, file, query).await,
+        None => Ok(stored_output(client, target, *query).await.map_err(Failure::from)?),
+    }
 }
 
 /// Returns the output that Muster stores, as opposed to a file that the user named.
@@ -206,19 +210,4 @@ async fn copy_lines(
         line.drain(..whole);
     }
     Ok(())
-}
-
-/// Prints the outcome of each job that did not succeed.
-pub fn print_failures(app: &App, rows: &[JobView]) {
-    for row in rows {
-        let outcome = row
-            .elements
-            .iter()
-            .filter_map(|element| element.outcome.as_ref())
-            .find(|o| !o.is_success());
-        if let Some(outcome) = outcome {
-            let outcome = muster_report::style::clean(&outcome.to_string()).into_owned();
-            app.ui.status(&format!("job {} {}: {outcome}", row.label(), row.state.word()));
-        }
-    }
 }

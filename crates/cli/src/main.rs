@@ -11,6 +11,7 @@ mod connect;
 mod dashes;
 mod exit;
 mod facts;
+mod failures;
 mod follow;
 mod jobref;
 mod json_error;

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::app::App;
 use crate::exit::{Failure, INTERRUPTED};
+use crate::failures;
 use crate::track::{self, PATIENCE, Tracker};
 
 /// Longest time between two frames on a terminal, so that running times are updated.
@@ -74,6 +75,7 @@ impl<'a> JobWatch<'a> {
             shown = list.jobs;
             if over {
                 self.app.ui.data(&format!("\n{}", summary(&shown)))?;
+                failures::print(self.app, self.client, &shown, None).await;
                 return Ok(track::exit_code(&shown));
             }
             // A long history costs the daemon time, so at most a fifth of the time is spent on it.

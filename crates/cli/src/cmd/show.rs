@@ -7,12 +7,13 @@ use crate::app::App;
 use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::Failure;
+use crate::failures;
 use crate::jobref::JobRef;
 
 /// Show a job in full
 ///
-/// Requested resources, nodes and GPUs, commands, outcome of each task, paths of the logs, and
-/// which isolation is enforced. JSON: a `JobDetail`.
+/// Requested resources, nodes and GPUs, commands, outcome of each task, paths of the logs, which
+/// isolation is enforced, and the last lines of a task that failed. JSON: a `JobDetail`.
 #[derive(Debug, clap::Args)]
 pub struct ShowArgs {
     /// Job: 3, an array element 3[7], or a name
@@ -41,5 +42,8 @@ pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
         enforcement: &detail.enforcement,
     };
     app.ui.data(&show(&shown, app.ui.context().at(detail.now)))?;
+    for text in failures::last_lines(&client, &detail.job, target).await {
+        app.ui.data(&format!("\n{text}"))?;
+    }
     Ok(0)
 }

@@ -10,13 +10,15 @@ use crate::app::App;
 use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::{Failure, INTERRUPTED};
+use crate::failures;
 use crate::jobref::{JobRef, JobTarget};
 use crate::track::{self, PATIENCE, Tracker};
 
 /// Wait until jobs have ended
 ///
 /// Returns the exit code of the first job, in the order given, that did not succeed; `muster help`
-/// lists the codes that are not the job's own. JSON: a list of `JobView`.
+/// lists the codes that are not the job's own. The last lines of a task that failed are printed on
+/// stderr. JSON: a list of `JobView`.
 #[derive(Debug, clap::Args)]
 pub struct WaitArgs {
     /// Jobs: 3, an array element 3[7], or a name
@@ -56,6 +58,9 @@ pub async fn run(app: &App, args: WaitArgs) -> Result<u8> {
             let why = outcome
                 .map_or(String::new(), |outcome| format!(": {}", clean(&outcome.to_string())));
             app.ui.data(&format!("{}: {}{why}\n", target.text(&client), row.state.word()))?;
+            for text in failures::last_lines(&client, row, *target).await {
+                app.ui.status(text.trim_end());
+            }
         }
     }
     Ok(track::exit_code(&rows))

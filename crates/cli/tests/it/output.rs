@@ -86,3 +86,35 @@ fn what_cannot_be_a_file_is_refused_with_what_can() {
     assert!(!home.path("ran").exists());
     assert_eq!(home.words("logs stuck").code(4).stdout, "");
 }
+
+/// The program of one rank fails; what it wrote last says why, wherever its end is told.
+#[test]
+fn the_last_lines_of_what_failed_are_shown() {
+    let home = Home::with_gpus(2);
+    let program = "seq 20; echo rank $RANK said so; [ $RANK = 0 ] && exec sleep 600; exit 3";
+    let options = "--tasks 2 --gpus-per-task 1 --grace 1s";
+    let job = home.sh(options, program);
+    let end = "the last lines of rank 1 of job 1 (`muster logs 1 -r 1` shows all):\n  | 12\n";
+    let waited = home.words(&format!("wait {job}")).code(3);
+    assert_eq!(waited.stdout, "1: failed: rank 1 exited with 3\n");
+    assert!(waited.stderr.starts_with(end), "{waited:?}");
+    assert!(waited.stderr.ends_with("  | rank 1 said so\n"), "{waited:?}");
+    let shown = home.words(&format!("show {job}")).ok().stdout;
+    assert!(shown.contains(&format!("\n\n{end}")), "{shown}");
+    let run = [
+        &["run", "--wait"],
+        &*options.split(' ').collect::<Vec<_>>(),
+        &["--", "sh", "-c", program],
+    ];
+    let run = home.muster(&run.concat()).code(3);
+    assert!(run.stderr.contains("  | rank 1 said so\n"), "{run:?}");
+    // What succeeds says nothing, and a file that the user named is read as well.
+    let good = home.sh("--gpus 1", "echo fine");
+    assert_eq!(home.words(&format!("wait {good}")).ok().stderr, "");
+    let named = home.sh("--gpus 1 -o named.%t", "echo named; exit 4");
+    assert!(home.words(&format!("wait {named}")).code(4).stderr.ends_with("  | named\n"));
+    // An element of an array has its own output.
+    let array = home.sh("--array 0-4 --gpus 1", "echo element $MUSTER_ARRAY_INDEX; exit 5");
+    let one = home.words(&format!("wait {array}[4]")).code(5).stderr;
+    assert!(one.ends_with("  | element 4\n"), "{one}");
+}

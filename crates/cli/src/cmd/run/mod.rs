@@ -13,7 +13,7 @@ use anyhow::Result;
 use muster_api::Client;
 use muster_api::types::SubmitResponse;
 use muster_daemon::VirtualGpus;
-use muster_model::{ClusterName, JobId};
+use muster_model::{ClusterName, JobId, Rank};
 use muster_report::watch::summary;
 use muster_slurm::import;
 use serde_json::{Map, Value};
@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::connect;
 use crate::dashes;
 use crate::exit::{Failure, INTERRUPTED};
+use crate::failures;
 use crate::follow;
 use crate::jobref::JobTarget;
 use crate::on::On;
@@ -277,7 +278,7 @@ async fn wait(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
         list = tracker.until_ended() => {
             let rows = list?.jobs;
             app.ui.status(summary(&rows).trim_end());
-            follow::print_failures(app, &rows);
+            failures::print(app, client, &rows, None).await;
             Ok(track::exit_code(&rows))
         }
         _ = tokio::signal::ctrl_c() => {
@@ -312,7 +313,7 @@ async fn follow_one(app: &App, client: &Client, responses: &[SubmitResponse]) ->
         }
     }
     let rows = Tracker::of(client, &[job.job]).until_ended().await?.jobs;
-    follow::print_failures(app, &rows);
+    failures::print(app, client, &rows, Some(Rank(0))).await;
     Ok(track::exit_code(&rows))
 }
 
@@ -346,6 +347,6 @@ async fn run_interactive(app: &App, client: &Client, jobs: &[JobId]) -> Result<u
         }
     }
     let rows = Tracker::of(client, &[*job]).until_ended().await?.jobs;
-    follow::print_failures(app, &rows);
+    failures::print(app, client, &rows, Some(Rank(0))).await;
     Ok(track::exit_code(&rows))
 }

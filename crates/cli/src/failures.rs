@@ -1,0 +1,140 @@
+//! Jobs that did not succeed: the outcome, and the end of the output of the task that failed first.
+
+use anyhow::Result;
+use futures_util::StreamExt;
+use muster_api::Client;
+use muster_api::query::LogQuery;
+use muster_model::view::{ElementView, JobView};
+use muster_model::{Outcome, Rank};
+use muster_report::style::clean;
+
+use crate::app::App;
+use crate::follow;
+use crate::jobref::JobTarget;
+
+/// Number of last lines that are shown of a task.
+const LINES: u32 = 10;
+/// Longest line that is shown whole, in characters.
+const LONGEST: usize = 400;
+/// Number of failed elements whose output is shown: arrays fail by the hundred.
+const MOST: usize = 3;
+
+/// Prints the outcome of each job that did not succeed, with the end of the output that says why. The output of rank
+/// `seen` was shown before.
+pub async fn print(app: &App, client: &Client, rows: &[JobView], seen: Option<Rank>) {
+    let mut left = MOST;
+    for row in rows {
+        if let Some(outcome) = failed(row).find_map(|element| element.outcome.as_ref()) {
+            let outcome = clean(&outcome.to_string()).into_owned();
+            app.ui.status(&format!("job {} {}: {outcome}", row.label(), row.state.word()));
+        }
+        for text in
+            last_outputs(client, row, JobTarget { job: row.job, index: None }, (left, seen)).await
+        {
+            app.ui.status(text.trim_end());
+            left -= 1;
+        }
+    }
+}
+
+/// Returns the ends of the outputs of the tasks that failed first, one text for each of at most [`MOST`] elements of
+/// the job, or for the element that `target` names.
+pub async fn last_lines(client: &Client, row: &JobView, target: JobTarget) -> Vec<String> {
+    last_outputs(client, row, target, (MOST, None)).await
+}
+
+async fn last_outputs(
+    client: &Client,
+    row: &JobView,
+    target: JobTarget,
+    (most, seen): (usize, Option<Rank>),
+) -> Vec<String> {
+    let mut texts = Vec::new();
+    for element in failed(row) {
+        let rank =
+            element.outcome.as_ref().and_then(failed_rank).filter(|rank| Some(*rank) != seen);
+        let Some(rank) = rank.filter(|_| texts.len() < most) else { continue };
+        let of_array = row.array.is_some().then_some(element.element.index);
+        let target = JobTarget { job: row.job, index: target.index.or(of_array) };
+        // A job without output has nothing to show, and an output that cannot be read changes no result.
+        if let Ok(lines) = end_of_output(client, target, rank).await
+            && !lines.is_empty()
+        {
+            let head = heading(client, target, rank);
+            texts.push(format!("{head}\n{}", lines.concat()));
+        }
+    }
+    texts
+}
+
+fn failed(row: &JobView) -> impl Iterator<Item = &ElementView> {
+    row.elements.iter().filter(|one| one.outcome.as_ref().is_some_and(|o| !o.is_success()))
+}
+
+/// Returns the task that failed first; `None` where no task did.
+fn failed_rank(outcome: &Outcome) -> Option<Rank> {
+    match outcome {
+        Outcome::Failed { rank, .. }
+        | Outcome::Signaled { rank, .. }
+        | Outcome::OutOfMemory { rank } => Some(*rank),
+        // Another scheduler does not tell the task.
+        Outcome::Native { .. } => Some(Rank(0)),
+        Outcome::Succeeded
+        | Outcome::TimedOut
+        | Outcome::Cancelled { .. }
+        | Outcome::Lost { .. }
+        | Outcome::StartFailed { .. }
+        | Outcome::DependencyFailed { .. }
+        | Outcome::Idle { .. } => None,
+    }
+}
+
+fn heading(client: &Client, target: JobTarget, rank: Rank) -> String {
+    let job = target.text(client);
+    let of = match rank.0 {
+        0 => String::new(),
+        rank => format!(" -r {rank}"),
+    };
+    format!("the last lines of rank {rank} of job {job} (`muster logs {job}{of}` shows all):")
+}
+
+/// Returns the last lines of a task, each indented and made safe for a terminal.
+async fn end_of_output(client: &Client, target: JobTarget, rank: Rank) -> Result<Vec<String>> {
+    let query = LogQuery {
+        index: target.index,
+        rank: Some(rank.0),
+        tail: Some(LINES),
+        ..LogQuery::default()
+    };
+    let mut stream = follow::open(client, target, &query).await?;
+    let mut bytes = Vec::new();
+    while let Some(chunk) = stream.next().await {
+        bytes.extend(chunk?);
+    }
+    Ok(shown(&String::from_utf8_lossy(&bytes)))
+}
+
+fn shown(text: &str) -> Vec<String> {
+    let line = |line: &str| {
+        // A progress bar writes over its line: its last state counts.
+        let last = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default();
+        let cut: String = last.replace('\t', "    ").chars().take(LONGEST).collect();
+        let dots = if last.chars().count() > LONGEST { "…" } else { "" };
+        format!("  | {}{dots}\n", clean(&cut))
+    };
+    text.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_indented_and_safe() {
+        assert_eq!(
+            shown("a\tb\r\n10 %\r20 %\n\u{1b}[2J"),
+            ["  | a    b\n", "  | 20 %\n", "  | ?[2J\n"]
+        );
+        assert_eq!(shown(&"x".repeat(500)), [format!("  | {}…\n", "x".repeat(400))]);
+    }
+}
