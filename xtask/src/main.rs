@@ -16,6 +16,7 @@ mod generated;
 mod kubernetes;
 mod mutants;
 mod programs;
+mod python;
 mod ray;
 mod recipes;
 mod simulate;
@@ -52,6 +53,7 @@ usage: cargo xtask <command>
   demo [--draw]      record docs/demo.txt with a release build as docs/demo.cast, and draw it as docs/demo.svg
   programs           test shell completions in real shells, and the HTML report of a simulation in a real browser
   recipes            test the recipes of examples/ with the real PyTorch, Lightning, Transformers and Ray
+  python [ARG…]      test the Python client of python/ with the real daemon and submitit; arguments are those of pytest
   ray demo [PYTHON]  show two Ray programs that compete for GPUs: as two jobs, and on one Ray cluster; PYTHON has Ray
   ray starts COUNT [PYTHON]  measure the time to the first task of Ray jobs, and of clusters started by hand
   slurm up|down|status|start|stop|kill|shell|test
@@ -82,6 +84,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["bench", rest @ ..] => return bench::run(&root, rest),
         ["programs"] => return programs::run_standalone(&root),
         ["recipes"] => return recipes::run_standalone(&root),
+        ["python", rest @ ..] => return python::run_standalone(&root, rest),
         ["ray", rest @ ..] => return ray::run(&root, rest),
         ["slurm", rest @ ..] => return slurm::run(&root, rest),
         ["kubernetes", rest @ ..] => return kubernetes::run(&root, rest),

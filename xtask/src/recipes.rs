@@ -111,10 +111,12 @@ fn python(root: &Path) -> Result<PathBuf> {
     }
     println!("creating a virtual environment in {}", folder.display());
     let _ = fs::remove_dir_all(&folder);
-    succeed(Command::new(PYTHON).args(["-m", "venv", "--system-site-packages"]).arg(&folder))?;
+    tools::succeed(
+        Command::new(PYTHON).args(["-m", "venv", "--system-site-packages"]).arg(&folder),
+    )?;
     let options =
         ["-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"];
-    succeed(Command::new(&python).args(options).args(PINS))?;
+    tools::succeed(Command::new(&python).args(options).args(PINS))?;
     let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
     let packages =
         Command::new(&python).args(["-c", code]).output().context("where packages are")?;
@@ -127,15 +129,4 @@ fn python(root: &Path) -> Result<PathBuf> {
     }
     fs::write(&stamp, pins).context("the version file of the virtual environment")?;
     Ok(python)
-}
-
-fn succeed(command: &mut Command) -> Result<()> {
-    let status = command
-        .stdin(Stdio::null())
-        .status()
-        .with_context(|| format!("{command:?} did not start"))?;
-    if !status.success() {
-        bail!("{command:?} ended with {status}");
-    }
-    Ok(())
 }

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use crate::kubernetes::test::Preparation;
 use crate::totals::Totals;
 use crate::{
-    binaries, cargo, dependencies, generated, kubernetes, mutants, programs, recipes, slurm, tidy,
-    tools,
+    binaries, cargo, dependencies, generated, kubernetes, mutants, programs, python, recipes,
+    slurm, tidy, tools,
 };
 
 /// Seed of property tests, fixed so that a result depends on the change alone; `cargo test` uses a
@@ -102,6 +102,7 @@ impl Suite<'_> {
             self.tests(&binaries::ALL, privileged);
             self.programs();
             self.recipes();
+            self.python();
             [slurm, kubernetes].map(|step| step.join().expect("the step panics nowhere"))
         });
         self.close("slurm", "cargo xtask slurm test", slurm);
@@ -170,6 +171,12 @@ impl Suite<'_> {
     fn recipes(&mut self) {
         let root = self.root;
         self.count("recipes", "cargo xtask recipes", |totals| recipes::run(root, totals));
+    }
+
+    /// Runs the tests of the Python client.
+    fn python(&mut self) {
+        let root = self.root;
+        self.count("python", "cargo xtask python", |totals| python::run(root, &[], totals));
     }
 
     /// Prints the closing lines; the totals are the last one.

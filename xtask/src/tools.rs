@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::cargo;
 
@@ -51,6 +51,21 @@ pub fn ensure() -> Result<()> {
         Some(tool) => bail!("{} is still missing after the installation", tool.probe[0]),
         None => Ok(()),
     }
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// When it does not start, or does not succeed.
+pub fn succeed(command: &mut Command) -> Result<()> {
+    let status = command
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("{command:?} did not start"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
 }
 
 /// Returns true when this process runs as root.

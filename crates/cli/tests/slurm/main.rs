@@ -22,6 +22,7 @@ mod model;
 mod muster;
 mod outage;
 mod output;
+mod python;
 mod random_load;
 mod ray;
 #[path = "../recipes/ray_outputs.rs"]

@@ -58,10 +58,16 @@ impl<'a> Muster<'a> {
     }
 
     fn command_under(&self, before: &[&str], words: &[&str]) -> Command {
+        let mut command = self.program(before);
+        command.arg(self.cluster.work().join("muster")).args(words);
+        command
+    }
+
+    /// Returns a command that runs another program in the environment of this user.
+    pub fn program(&self, words: &[&str]) -> Command {
         let mut command = self.cluster.command_of(self.user);
         command.args(["env", "-u", "MUSTER_HOME", "-u", "XDG_STATE_HOME", "MUSTER_ON=slurm"]);
-        command.arg(format!("HOME={}", self.home)).args(before);
-        command.arg(self.cluster.work().join("muster")).args(words);
+        command.arg(format!("HOME={}", self.home)).args(words);
         command
     }
 

@@ -1,0 +1,1 @@
+"""Parts of the executor for submitit. Only `muster.submitit` imports them: submitit is optional."""
