@@ -69,6 +69,8 @@ pub enum Endpoint {
     Kubernetes,
     /// Always the daemon of this machine.
     LocalDaemon,
+    /// None; `--on` says which kind of cluster the files are for that the subcommand writes.
+    FilesFor,
     /// None, or one that the subcommand has its own options for.
     None,
 }
@@ -169,7 +171,8 @@ pub fn check_applies(on: Option<&On>, asks: Endpoint) -> Result<()> {
                 .into())
         }
         (_, Endpoint::Kubernetes) => Ok(()),
-        (None | Some(On::Cluster(ClusterName::Local)), _) | (_, Endpoint::Clusters) => Ok(()),
+        (None | Some(On::Cluster(ClusterName::Local)), _)
+        | (_, Endpoint::Clusters | Endpoint::FilesFor) => Ok(()),
         (Some(On::Auto), Endpoint::AnyCluster | Endpoint::Cluster) => {
             Err(Failure::usage("--on auto chooses a cluster for the jobs of `muster run`; this command works on one")
                 .hint("name the cluster of the job: `--on slurm`; `muster ps --on auto` lists the jobs of all")

@@ -45,6 +45,11 @@ impl SiteFileArgs {
         Err(Failure::usage("--site needs --on auto").hint("add --on auto, or leave it out").into())
     }
 
+    /// Returns true if there is a site file at its usual place, or one that a variable names.
+    pub fn is_there() -> bool {
+        set(VARIABLE).is_some() || usual().iter().any(|path| path.exists())
+    }
+
     /// Reads the site file.
     pub fn read(&self) -> Result<SiteFile> {
         let named = self.site.clone().or_else(|| set(VARIABLE));

@@ -25,6 +25,7 @@ pub mod priority;
 pub mod probe;
 pub mod quantity;
 pub mod queue;
+pub mod ray_setup;
 pub mod render;
 pub mod resources;
 pub mod rule;

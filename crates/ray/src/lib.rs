@@ -7,6 +7,7 @@ mod dashboard;
 mod inside;
 mod launcher;
 mod ray_job;
+pub mod setup;
 mod status;
 mod token;
 

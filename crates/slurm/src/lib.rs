@@ -15,6 +15,7 @@ pub mod json;
 pub mod limits;
 pub mod node;
 pub mod pool;
+pub mod ray_growth;
 pub mod reason;
 pub mod sacctmgr;
 pub mod script;

@@ -131,6 +131,7 @@ impl CliCommand {
     pub fn endpoint(&self) -> Endpoint {
         match self {
             CliCommand::Check(args) => args.endpoint(),
+            CliCommand::Init(args) => args.endpoint(),
             CliCommand::Reserve(_) => Endpoint::Cluster,
             CliCommand::Ps(_) => Endpoint::Clusters,
             CliCommand::Run(_) => Endpoint::ClusterOfJob,
@@ -159,7 +160,6 @@ impl CliCommand {
             | CliCommand::Inventory(_)
             | CliCommand::Import(_)
             | CliCommand::Export(_)
-            | CliCommand::Init(_)
             | CliCommand::Serve(_)
             | CliCommand::Scheduler(_)
             | CliCommand::Simulate(_)

@@ -29,6 +29,7 @@ mod import_kubernetes;
 mod import_slurm;
 mod init_hybrid;
 mod init_none;
+mod init_ray;
 mod init_slurm;
 mod inventory;
 mod jobs;

@@ -85,6 +85,59 @@ fn exported_ray_jobs_pass_strict_validation() {
     }
 }
 
+/// Installs the definitions of the queues that `muster init ray` writes.
+fn install_queues(cluster: &KubernetesCluster) {
+    let definition = |group, version, kind, plural, scope, published| {
+        let published = Some(published);
+        Definition { group, version, kind, plural, scope, published }.install(cluster);
+    };
+    let kueue = |kind, plural, scope, published| {
+        definition("kueue.x-k8s.io", "v1beta2", kind, plural, scope, published);
+    };
+    kueue("Topology", "topologies", "Cluster", "kueue/kueue.x-k8s.io_topologies.yaml");
+    let file = "kueue/kueue.x-k8s.io_resourceflavors.yaml";
+    kueue("ResourceFlavor", "resourceflavors", "Cluster", file);
+    kueue("ClusterQueue", "clusterqueues", "Cluster", "kueue/kueue.x-k8s.io_clusterqueues.yaml");
+    kueue("LocalQueue", "localqueues", "Namespaced", "kueue/kueue.x-k8s.io_localqueues.yaml");
+    let file = "volcano/scheduling.volcano.sh_queues.yaml";
+    definition("scheduling.volcano.sh", "v1beta1", "Queue", "queues", "Cluster", file);
+    let file = "kai/scheduling.run.ai_queues.yaml";
+    definition("scheduling.run.ai", "v2", "Queue", "queues", "Cluster", file);
+    let own = ["init", "kubernetes", "--image", "m/muster:1"];
+    let manifest = success(&own, &muster(&own, ""));
+    let is_definition = |document: &&str| document.contains("CustomResourceDefinition");
+    let definitions: Vec<&str> = manifest.split("---\n").filter(is_definition).collect();
+    let words = ["apply", "--filename=-"];
+    success(&words, &cluster.kubectl_with(&words, &definitions.join("---\n")));
+    cluster.wait("customresourcedefinition/queues.muster.run", "condition=Established");
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn files_of_init_ray_pass_strict_validation() {
+    let cluster = KubernetesCluster::here();
+    install(&cluster);
+    install_queues(&cluster);
+    let namespace = cluster.namespace("init-ray");
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let nodes = "nodes: [{name: 'node[1-4]', gpus: 8, gpu: h100, cpus: 64, memory: 1000GiB}]\n";
+    std::fs::write(file("cluster.yaml"), nodes).unwrap();
+    for scheduler in ["muster", "kueue", "volcano", "kai"] {
+        let output = file(scheduler);
+        let nodes = file("cluster.yaml");
+        let name = namespace.name();
+        let words = ["init", "ray", "--cluster", &nodes, "--on", "kubernetes", "-o", &output];
+        let words = [&words[..], &["--scheduler", scheduler, "--namespace", name]].concat();
+        success(&words, &muster(&words, ""));
+        for made in ["queue.yaml", "rayjob.yaml"] {
+            let text = std::fs::read_to_string(folder.path().join(scheduler).join(made)).unwrap();
+            let words = ["apply", "--dry-run=server", "--validate=strict", "--filename=-"];
+            success(&[made, scheduler], &cluster.kubectl_with(&words, &text));
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn ray_jobs_are_submitted_shown_and_cancelled() {

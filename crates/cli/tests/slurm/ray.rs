@@ -155,7 +155,7 @@ fn the_examples_for_rays_libraries_run() {
 }
 
 /// An allocation cannot grow: the node that the second actor needs is a job of its own, which ends with the
-/// cluster.
+/// cluster, in the QOS that `muster init ray` makes for such nodes.
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_ray_cluster_grows_by_further_jobs() {
@@ -167,8 +167,20 @@ fn a_ray_cluster_grows_by_further_jobs() {
     let program = folder.join("program.py");
     std::fs::write(&program, format!("FOLDER = {:?}\n{PROGRAM}", folder.display().to_string()))
         .unwrap();
+    let files = folder.join("files");
+    let nodes = folder.join("cluster.yaml");
+    std::fs::write(&nodes, "nodes: [{name: 'node[1-2]', gpus: 8, gpu: h100}]\n").unwrap();
+    let made = std::process::Command::new(env!("CARGO_BIN_EXE_muster"))
+        .args(["init", "ray", "--on", "slurm", "--cluster"])
+        .args([nodes.as_os_str(), "-o".as_ref(), files.as_os_str()])
+        .status();
+    assert!(made.unwrap().success());
+    for _ in 0..2 {
+        cluster.output(&["sh", files.join("growth.sh").to_str().unwrap()]);
+    }
     let text = format!(
         "name: ray-grows\nkind: ray\ntasks: 1..2\ngpus-per-task: 1\nmemory: 3GB\ntime: 15m\nray: {{python: {python}}}\n\
+         env: {{SBATCH_QOS: ray-growth}}\n\
          run: {python} {}\n",
         program.display()
     );
@@ -185,6 +197,9 @@ fn a_ray_cluster_grows_by_further_jobs() {
     let listed = || muster.output(&["ps", "--all", "--json", "--name", &name]);
     let further: serde_json::Value = serde_json::from_str(&listed()).unwrap();
     assert_eq!(further["jobs"].as_array().unwrap().len(), 1, "{further}");
+    let qos = cluster.output(&["squeue", "-h", "-o", "%j %q"]);
+    let quality = |name: &str| qos.lines().any(|line| line == name);
+    assert!(quality(&format!("{name} ray-growth")) && quality("ray-grows normal"), "{qos}");
     std::fs::write(folder.join("end"), "").unwrap();
     cluster.until_patiently("the job ends", || muster.state(job) == "failed");
     assert_eq!(muster.call(&["wait", &job.to_string()]).code, 7);

@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use muster_model::QueueTree;
-use muster_model::advice::{Facts, SiteAdvice, SiteProfile};
+use muster_model::advice::{Fact, Facts, SiteAdvice, SiteProfile};
+use muster_model::payload::TaskCommand;
 use muster_report::advise::AdviceOptions;
 use serde_json::json;
 
 use self::answer::{AdviceAnswer, AnswerField, SelectedFields};
 use self::batch::{AdviseBatch, BatchCounts};
+use self::next::NextInput;
 use self::prove::AdviseProveArgs;
 use crate::app::App;
 use crate::args::OutputFormat;
@@ -129,11 +131,11 @@ pub async fn run(app: &App, args: &AdviseArgs) -> Result<u8> {
     if args.batch {
         return batch(app, args);
     }
-    let Some(answer) = answer(app, args)? else { return Ok(INTERRUPTED) };
+    let Some((answer, site)) = answer(app, args)? else { return Ok(INTERRUPTED) };
     match &args.expect {
         Some(path) => compare(app, args, &answer, path),
         None => {
-            print(app, args, &answer)?;
+            print(app, args, &answer, site.as_ref())?;
             Ok(0)
         }
     }
@@ -153,7 +155,7 @@ async fn advise_with_proof(app: &App, args: &AdviseArgs) -> Result<u8> {
     }
     let (profile, mut advice) = site(args, path)?;
     let is_whole = prove::run(app, &args.prove, &profile, &mut advice).await?;
-    print(app, args, &AdviceAnswer::Site(Box::new(advice)))?;
+    print(app, args, &AdviceAnswer::Site(Box::new(advice)), Some(&profile))?;
     Ok(if is_whole { 0 } else { INTERRUPTED })
 }
 
@@ -188,11 +190,11 @@ fn unexpected_argument(word: &str) -> Failure {
     }
 }
 
-/// Returns the advice on the given workload or site; `None` if the user left the interview.
-fn answer(app: &App, args: &AdviseArgs) -> Result<Option<AdviceAnswer>> {
+/// Returns the advice on the given workload, or on a site and the site; `None` if the user left the interview.
+fn answer(app: &App, args: &AdviseArgs) -> Result<Option<(AdviceAnswer, Option<SiteProfile>)>> {
     if let Some(path) = &args.site {
-        let (_, advice) = site(args, path)?;
-        return Ok(Some(AdviceAnswer::Site(Box::new(advice))));
+        let (profile, advice) = site(args, path)?;
+        return Ok(Some((AdviceAnswer::Site(Box::new(advice)), Some(profile))));
     }
     let nothing = args.facts.is_empty() && args.job.is_none();
     let is_interactive = io::stdin().is_terminal() && app.ui.status_is_terminal();
@@ -222,7 +224,7 @@ fn answer(app: &App, args: &AdviseArgs) -> Result<Option<AdviceAnswer>> {
         }
     }
     let advice = muster_advise::advise(&workload.facts, &workload.thresholds, args.rules.ruleset());
-    Ok(Some(AdviceAnswer::Workload(Box::new(advice))))
+    Ok(Some((AdviceAnswer::Workload(Box::new(advice)), None)))
 }
 
 fn site(args: &AdviseArgs, path: &Path) -> Result<(SiteProfile, SiteAdvice)> {
@@ -261,10 +263,7 @@ fn workload(app: &App, args: &AdviseArgs) -> Result<Workload> {
 }
 
 /// Sets the facts of the one job in a file. Returns the facts that it shows, each with the reason.
-fn job_facts(
-    path: &Path,
-    facts: &mut Facts,
-) -> Result<Vec<(muster_model::advice::Fact, &'static str)>> {
+fn job_facts(path: &Path, facts: &mut Facts) -> Result<Vec<(Fact, &'static str)>> {
     let text = source::read(path)?;
     // Only the daemon has the queues, and they do not matter for these facts.
     let queues = QueueTree::single();
@@ -283,12 +282,21 @@ fn job_facts(
         .hint("use one job per file, or --batch with one line of facts per job")
         .into());
     };
-    let (read, reported) = muster_advise::facts_of(&job.spec);
+    let (read, mut reported) = muster_advise::facts_of(&job.spec);
     *facts = read;
+    if job.commands.values().any(|command| matches!(command, TaskCommand::Ray(_))) {
+        facts.set(Fact::PythonNativePipeline, 1);
+        reported.push((Fact::PythonNativePipeline, "its kind is `ray`"));
+    }
     Ok(reported)
 }
 
-fn print(app: &App, args: &AdviseArgs, answer: &AdviceAnswer) -> Result<()> {
+fn print(
+    app: &App,
+    args: &AdviseArgs,
+    answer: &AdviceAnswer,
+    site: Option<&SiteProfile>,
+) -> Result<()> {
     if let Some(fields) = &args.fields {
         return Ok(app.ui.bytes(
             (serde_json::to_string(&SelectedFields::of(answer, fields))? + "\n").as_bytes(),
@@ -300,8 +308,8 @@ fn print(app: &App, args: &AdviseArgs, answer: &AdviceAnswer) -> Result<()> {
     if args.mermaid {
         return Ok(app.ui.data(&muster_report::advise::mermaid(&answer.advice().composition))?);
     }
-    let is_site = matches!(answer, AdviceAnswer::Site(_));
-    let next = next::steps(answer.advice(), is_site, args.details);
+    let input = NextInput { site, job: args.job.as_deref(), details: args.details };
+    let next = next::steps(answer.advice(), input);
     let depth = AdviceOptions { details: args.details, next };
     let context = app.ui.context();
     let text = match answer {
@@ -369,10 +377,75 @@ fn warn_of_refused(app: &App, count: BatchCounts) {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::advice::{Fact, Ruleset, Thresholds};
+    use clap::Parser as _;
+    use muster_model::advice::{ControlPlane, Label, Ruleset, Thresholds};
     use muster_report::RenderContext;
 
     use super::*;
+
+    /// Checks that a suggested command is one of this binary, with the letters that stand for a number.
+    fn parses(command: &str) {
+        let words = command.replace("… ", "").replace(" N", " 2");
+        let parsed = crate::cmd::Cli::try_parse_from(words.split_whitespace());
+        assert!(parsed.is_ok(), "{command}: {}", parsed.err().unwrap());
+    }
+
+    /// Suggested commands of sites have the site's numbers, and say where Ray runs.
+    #[test]
+    fn every_next_step_of_a_site_is_a_command() {
+        let check = |site: &str, job: Option<&str>, expected: &[&str]| {
+            let site = muster_spec::parse_site(site, None).unwrap();
+            let advice = muster_advise::advise_site(&site, Ruleset::Corrected).advice;
+            let input = NextInput { site: Some(&site), job: job.map(Path::new), details: true };
+            let next = next::steps(&advice, input);
+            next.iter().for_each(|command| parses(command));
+            for command in expected {
+                assert!(next.iter().any(|one| one == command), "{command}: {next:?}");
+            }
+        };
+        let small =
+            "fleet: {nodes: 2, gpus: 12}\npeople: {users: 4, talk: true}\nneeds: {rl: true}";
+        check(
+            small,
+            None,
+            &[
+                "muster init none --nodes 2 --gpus 12 --users 4",
+                "muster init ray --cluster cluster.yaml --on local",
+                "muster check ray --on local",
+            ],
+        );
+        let slurm = "fleet: {nodes: 16, gpus: 128, hosting: bare-metal}\n\
+             people: {users: 30, hpc-fluent: true, operates: slurm, works: true}\n\
+             needs: {rl: true, coupled-training: true, mainly-coupled: true}";
+        let on_slurm = [
+            "muster init ray --cluster cluster.yaml --on slurm",
+            "muster run --on slurm tune.yaml",
+        ];
+        check(slurm, Some("tune.yaml"), &on_slurm);
+        let kubernetes = "fleet: {nodes: 16, gpus: 128}\n\
+             people: {users: 30, kubernetes-fluent: true, operates: kubernetes, works: true, platform-fte: 2}\n\
+             needs: {rl: true, services: true}";
+        let on_kubernetes = [
+            "muster init ray --cluster cluster.yaml --on kubernetes",
+            "muster export kuberay tune.yaml",
+            "muster check ray --on kubernetes",
+        ];
+        check(kubernetes, Some("tune.yaml"), &on_kubernetes);
+        let label = |addon: &str| Label {
+            primary: ControlPlane::Slurm,
+            addon: addon.to_owned(),
+            hybrid: Some("two pools".to_owned()),
+        };
+        let mut advice =
+            muster_advise::advise(&Facts::default(), &Thresholds::default(), Ruleset::Corrected);
+        advice.label = label("slurmdbd + Ray inside a Slurm allocation");
+        let next = next::steps(&advice, NextInput::default());
+        let in_pool = "muster init ray --cluster hybrid/cluster-batch.yaml --on slurm";
+        assert!(next.iter().any(|one| one == in_pool), "{next:?}");
+        advice.label = label("KServe or Ray Serve");
+        let next = next::steps(&advice, NextInput::default());
+        assert!(!next.iter().any(|one| one.contains("init ray")), "{next:?}");
+    }
 
     /// Every answer to one workload fits on one screen.
     #[test]
@@ -387,8 +460,11 @@ mod tests {
                 }
                 let advice =
                     muster_advise::advise(&facts, &Thresholds::default(), Ruleset::Corrected);
-                let depth =
-                    AdviceOptions { details: false, next: next::steps(&advice, false, false) };
+                let next = next::steps(&advice, NextInput::default());
+                next.iter().for_each(|command| parses(command));
+                let has_ray_step = next.iter().any(|command| command.contains(" init ray "));
+                assert!(advice.label.primary != ControlPlane::Ray || has_ray_step, "{next:?}");
+                let depth = AdviceOptions { details: false, next };
                 for width in [80, 100] {
                     let context = RenderContext::plain().with_width(width);
                     let text = muster_report::advise::advice(&advice, &depth, context);

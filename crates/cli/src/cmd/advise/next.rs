@@ -1,16 +1,39 @@
-//! Commands that are suggested after an answer. Each is a subcommand of this binary.
+//! Commands that are suggested after an answer. Each is a subcommand of this binary, with the numbers of the site
+//! and the file of the job where they are known.
 
-use muster_model::advice::{Advice, ControlPlane};
+use std::path::Path;
+
+use muster_model::advice::{Advice, ControlPlane, Fact, Label, SiteProfile};
+
+use crate::cmd::init::RayHost;
+
+/// Asked facts that the commands are made of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NextInput<'a> {
+    /// Site that was advised; `None` for one workload.
+    pub site: Option<&'a SiteProfile>,
+    /// Job file whose workload was advised.
+    pub job: Option<&'a Path>,
+    /// True if the answer has all details.
+    pub details: bool,
+}
 
 /// Returns the suggested next commands, the shortest path first.
-pub fn steps(advice: &Advice, is_site: bool, details: bool) -> Vec<String> {
-    let primary = advice.label.primary;
+pub fn steps(advice: &Advice, input: NextInput<'_>) -> Vec<String> {
+    let label = &advice.label;
     let mut steps = Vec::new();
-    if !details {
+    if !input.details {
         steps.push("muster advise … --details".to_owned());
     }
-    match primary {
-        ControlPlane::None => steps.push("muster init none --gpus N".to_owned()),
+    if label.hybrid.is_some() {
+        steps.push("muster init hybrid --cluster cluster.yaml --services N".to_owned());
+    }
+    let on = has_ray(label).then(|| RayHost::advised(label));
+    if let Some(host) = on {
+        steps.extend(start_ray(host, label, input.job));
+    }
+    match label.primary {
+        ControlPlane::None => steps.push(conventions(input.site)),
         plane => {
             let other = advice.flips.iter().map(|flip| flip.label.primary);
             let other =
@@ -18,10 +41,41 @@ pub fn steps(advice: &Advice, is_site: bool, details: bool) -> Vec<String> {
             steps.extend(other.map(|other| format!("muster compare {plane} {other}")));
         }
     }
-    if advice.label.hybrid.is_some() {
-        steps.push("muster init hybrid --cluster cluster.yaml --services N".to_owned());
-    } else if !is_site && advice.label.addon.contains("(REQUIRED)") {
+    if label.hybrid.is_none() && input.site.is_none() && label.addon.contains("(REQUIRED)") {
         steps.push("muster prove gang".to_owned());
     }
+    // The page of a divided fleet is full.
+    if let Some(host) = on.filter(|_| label.hybrid.is_none()) {
+        steps.push(format!("muster check ray --on {}", host.on()));
+    }
     steps
+}
+
+fn conventions(site: Option<&SiteProfile>) -> String {
+    let Some(site) = site else { return "muster init none --gpus N".to_owned() };
+    let [nodes, gpus, users] =
+        [Fact::FleetNodes, Fact::FleetGpus, Fact::Users].map(|fact| site.facts.get(fact));
+    format!("muster init none --nodes {nodes} --gpus {gpus} --users {users}")
+}
+
+/// Returns true if Ray is a part of the answer, and not only an alternative for serving.
+fn has_ray(label: &Label) -> bool {
+    let is_ray = |part: &str| part.starts_with("KubeRay") || part.starts_with("Ray");
+    label.primary == ControlPlane::Ray || label.addon.split(" + ").any(is_ray)
+}
+
+/// Returns what makes Ray a workload of the control plane, and starts the job that was asked about.
+fn start_ray(host: RayHost, label: &Label, job: Option<&Path>) -> Vec<String> {
+    let on = host.on();
+    // What `init hybrid` writes for Slurm.
+    let cluster = match label.hybrid {
+        Some(_) if host == RayHost::Slurm => "hybrid/cluster-batch.yaml",
+        _ => "cluster.yaml",
+    };
+    let job = job.filter(|job| job.as_os_str() != "-").map(|job| match host {
+        RayHost::Kubernetes => format!("muster export kuberay {}", job.display()),
+        RayHost::Machine | RayHost::Slurm => format!("muster run --on {on} {}", job.display()),
+    });
+    let init = format!("muster init ray --cluster {cluster} --on {on}");
+    std::iter::once(init).chain(job).collect()
 }

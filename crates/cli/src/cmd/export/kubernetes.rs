@@ -84,7 +84,7 @@ pub(super) struct ObjectArgs {
 
 /// Scheduler, as users name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SchedulerName {
+pub(in crate::cmd) enum SchedulerName {
     /// Muster's (`muster init kubernetes`)
     Muster,
     /// Kueue, with the last part of the queue as its LocalQueue
@@ -115,6 +115,7 @@ impl From<SchedulerName> for GangScheduler {
 /// Runs `muster export kubernetes`, `trainer` or `kuberay`; returns the exit code.
 pub(super) fn run(app: &App, args: &ObjectArgs, form: JobForm) -> Result<u8> {
     let jobs = args.job.read()?;
+    let scheduler = args.scheduler.into();
     let mut checked = jobs.selected().clone();
     muster_ray::set_token(&mut checked.env, &checked.commands, getrandom::fill)
         .map_err(|error| Failure::new(format!("cannot get random numbers: {error}")))?;
@@ -131,7 +132,8 @@ pub(super) fn run(app: &App, args: &ObjectArgs, form: JobForm) -> Result<u8> {
             .hint("a Job waits for objects of its own namespace only: give both the same `kubernetes: {namespace: …}`")
             .into());
         }
-        let name = with_input(other, &[], &[], args, form, |input| render::main_object(&input));
+        let name =
+            with_input(other, &[], &[], scheduler, form, |input| render::main_object(&input));
         after.push((*kind, name));
     }
     let files = match &checked.kubernetes.send {
@@ -141,8 +143,9 @@ pub(super) fn run(app: &App, args: &ObjectArgs, form: JobForm) -> Result<u8> {
         })?,
         None => Vec::new(),
     };
-    let rendered = with_input(checked, &after, &files, args, form, |input| render::render(&input))
-        .map_err(|unfit| refusal("Kubernetes", &checked.spec.name, &unfit))?;
+    let rendered =
+        with_input(checked, &after, &files, scheduler, form, |input| render::render(&input))
+            .map_err(|unfit| refusal("Kubernetes", &checked.spec.name, &unfit))?;
     args.job.write(app, &render::yaml(&rendered.objects))?;
     for warning in checked.warnings.iter().chain(&rendered.warnings) {
         app.ui.warning(warning);
@@ -152,11 +155,11 @@ pub(super) fn run(app: &App, args: &ObjectArgs, form: JobForm) -> Result<u8> {
 }
 
 /// Calls a function with the input of the objects of a job.
-fn with_input<T>(
+pub(in crate::cmd) fn with_input<T>(
     checked: &CheckedJob,
     after: &[(DependencyKind, String)],
     files: &[SentFile],
-    args: &ObjectArgs,
+    scheduler: GangScheduler,
     form: JobForm,
     make: impl FnOnce(RenderInput<'_>) -> T,
 ) -> T {
@@ -173,7 +176,7 @@ fn with_input<T>(
         has_output_files: !checked.files.is_empty(),
         after,
         options: &checked.kubernetes,
-        scheduler: args.scheduler.into(),
+        scheduler,
         form: form.with(&checked.kubernetes),
         suffix: None,
     })

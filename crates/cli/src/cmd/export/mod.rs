@@ -1,6 +1,6 @@
 //! `muster export`: writes a job for another system, so that it runs there without Muster.
 
-mod kubernetes;
+pub(in crate::cmd) mod kubernetes;
 mod slurm;
 
 use std::path::{Path, PathBuf};

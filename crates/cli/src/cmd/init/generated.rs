@@ -11,11 +11,12 @@ use anyhow::Result;
 use muster_model::hash::fnv1a;
 use similar::TextDiff;
 
+use crate::app::App;
 use crate::exit::{FAILURE, Failure};
 use crate::source::{self, error_text};
 
-/// Start of the line with the fingerprint of all other lines.
-const HEAD: &str = "# Written by `muster init slurm`, fingerprint ";
+/// Start of the line with the fingerprint of all other lines; the command follows.
+const HEAD: &str = "# Written by `muster init ";
 /// Rest of that line, which says what happens to changes. It is part of what is compared, so a new
 /// text would make files of older versions look edited.
 const TAIL: &str =
@@ -37,9 +38,9 @@ pub struct GeneratedFile {
 }
 
 impl GeneratedFile {
-    /// Returns a file with a fingerprint line, which follows a `#!` line if there is one.
-    pub fn new(name: &'static str, body: &str) -> Self {
-        let head = format!("{HEAD}{:016x}{TAIL}\n", fnv1a(body.as_bytes()));
+    /// Returns a file of `muster init COMMAND` with a fingerprint line, which follows a `#!` line if there is one.
+    pub fn new(command: &str, name: &'static str, body: &str) -> Self {
+        let head = format!("{HEAD}{command}`{}\n", fingerprint(body));
         let text = match body.split_once('\n') {
             Some((first, rest)) if first.starts_with("#!") => format!("{first}\n{head}{rest}"),
             _ => format!("{head}{body}"),
@@ -53,11 +54,43 @@ impl GeneratedFile {
     }
 }
 
+/// Returns the rest of the fingerprint line of a text, after the command.
+fn fingerprint(body: &str) -> String {
+    format!(", fingerprint {:016x}{TAIL}", fnv1a(body.as_bytes()))
+}
+
 /// Returns whether a text was not changed since it was written.
 fn is_unedited(text: &str) -> bool {
     let Some(line) = text.lines().take(2).find(|line| line.starts_with(HEAD)) else { return false };
     let body = text.replacen(&format!("{line}\n"), "", 1);
-    line == format!("{HEAD}{:016x}{TAIL}", fnv1a(body.as_bytes()))
+    line.ends_with(&fingerprint(&body))
+}
+
+/// Writes the files of `dir`, prints them where that is `-`, or shows what would change. `of` says what they are for.
+/// Returns the exit code if only the changes were asked for.
+pub fn deliver(
+    app: &App,
+    dir: &Path,
+    files: &[GeneratedFile],
+    (is_diff, force): (bool, bool),
+    of: &str,
+) -> Result<Option<u8>> {
+    if dir == Path::new("-") {
+        for file in files {
+            app.ui.data(&format!("==> {} <==\n{}\n", file.name, file.text))?;
+        }
+    } else if is_diff {
+        let shown = diff(dir, files)?;
+        app.ui.data(&shown)?;
+        return Ok(Some(if shown.is_empty() { 0 } else { FAILURE }));
+    } else {
+        let changed = match write(dir, files, force)? {
+            0 => "all unchanged".to_owned(),
+            changed => format!("{changed} written; nothing was run"),
+        };
+        app.ui.status(&format!("{}: {} files for {of}; {changed}", dir.display(), files.len()));
+    }
+    Ok(None)
 }
 
 /// Returns the present text of a file in a folder; `None` if it does not exist.
@@ -70,7 +103,7 @@ fn existing(dir: &Path, file: &GeneratedFile) -> Result<Option<String>> {
 }
 
 /// Returns what writing would change, as a unified diff; empty if nothing. Secrets are not shown.
-pub fn diff(dir: &Path, files: &[GeneratedFile]) -> Result<String> {
+fn diff(dir: &Path, files: &[GeneratedFile]) -> Result<String> {
     let mut text = String::new();
     for file in files {
         let now = existing(dir, file)?;
@@ -108,7 +141,7 @@ fn without_secrets(text: &str) -> String {
 
 /// Writes all files, or none if one was edited by hand and `force` is not set. Returns the number
 /// of files that were new or changed.
-pub fn write(dir: &Path, files: &[GeneratedFile], force: bool) -> Result<usize> {
+fn write(dir: &Path, files: &[GeneratedFile], force: bool) -> Result<usize> {
     // 1. Compare with the existing files.
     if dir.exists() && !dir.is_dir() {
         return Err(Failure::usage(format!("{} is a file, not a directory", dir.display()))
@@ -170,15 +203,15 @@ mod tests {
     #[test]
     fn a_change_by_hand_is_seen() {
         for body in ["A=1\nB=2\n", "#!/bin/sh\necho\n", ""] {
-            let file = GeneratedFile::new("slurm.conf", body);
+            let file = GeneratedFile::new("slurm", "slurm.conf", body);
             assert!(is_unedited(&file.text), "{}", file.text);
             assert!(!is_unedited(&format!("{}#\n", file.text)));
             assert!(!is_unedited(body));
         }
-        let file = GeneratedFile::new("slurm.conf", "A=1\n");
+        let file = GeneratedFile::new("slurm", "slurm.conf", "A=1\n");
         assert!(!is_unedited(&file.text.replace("A=1", "A=2")));
         assert!(
-            GeneratedFile::new("accounts.sh", "#!/bin/sh\necho\n")
+            GeneratedFile::new("slurm", "accounts.sh", "#!/bin/sh\necho\n")
                 .text
                 .starts_with("#!/bin/sh\n# Written")
         );
@@ -187,9 +220,9 @@ mod tests {
     #[test]
     fn a_password_is_not_shown() {
         let dir = tempfile::tempdir().unwrap();
-        let file = GeneratedFile::new("slurmdbd.conf", "A=1\nStoragePass=old\n");
+        let file = GeneratedFile::new("slurm", "slurmdbd.conf", "A=1\nStoragePass=old\n");
         write(dir.path(), &[file], false).unwrap();
-        let file = GeneratedFile::new("slurmdbd.conf", "A=1\nStoragePass=new\n");
+        let file = GeneratedFile::new("slurm", "slurmdbd.conf", "A=1\nStoragePass=new\n");
         let shown = diff(dir.path(), std::slice::from_ref(&file)).unwrap();
         assert!(
             shown.contains("not shown") && !shown.contains("new\n") && !shown.contains("old"),

@@ -7,12 +7,16 @@ mod generated;
 mod hybrid;
 mod kubernetes;
 mod none;
+mod ray;
 mod slurm;
+
+pub use ray::RayHost;
 
 use anyhow::Result;
 use clap::Subcommand;
 
 use crate::app::App;
+use crate::on::Endpoint;
 
 /// Write the files to set up a control plane
 #[derive(Debug, clap::Args)]
@@ -27,6 +31,14 @@ enum InitCommand {
     Hybrid(Box<hybrid::InitHybridArgs>),
     Slurm(Box<slurm::InitSlurmArgs>),
     Kubernetes(kubernetes::InitKubernetesArgs),
+    Ray(Box<ray::InitRayArgs>),
+}
+
+impl InitArgs {
+    /// Returns the cluster that the subcommand uses: none, but `ray` writes for the kind that `--on` names.
+    pub fn endpoint(&self) -> Endpoint {
+        if matches!(self.plane, InitCommand::Ray(_)) { Endpoint::FilesFor } else { Endpoint::None }
+    }
 }
 
 /// Runs `muster init`; returns its exit code.
@@ -36,5 +48,6 @@ pub fn run(app: &App, args: &InitArgs) -> Result<u8> {
         InitCommand::Hybrid(args) => hybrid::run(app, args),
         InitCommand::Slurm(args) => slurm::run(app, args),
         InitCommand::Kubernetes(args) => kubernetes::run(app, args),
+        InitCommand::Ray(args) => ray::run(app, args),
     }
 }

@@ -16,7 +16,7 @@ use super::generated::{self, GeneratedFile};
 use crate::app::App;
 use crate::args::whole_number;
 use crate::cmd::inventory::summary;
-use crate::exit::{FAILURE, Failure, USAGE};
+use crate::exit::{Failure, USAGE};
 use crate::source;
 
 /// Largest list of users in bytes that is read.
@@ -229,29 +229,14 @@ pub fn run(app: &App, args: &InitSlurmArgs) -> Result<u8> {
     };
     let made = init::render(&order).map_err(init_failure)?;
     let files: Vec<GeneratedFile> =
-        made.files.iter().map(|(name, text)| GeneratedFile::new(name, text)).collect();
+        made.files.iter().map(|(name, text)| GeneratedFile::new("slurm", name, text)).collect();
 
     // 3. Write them.
-    if args.output == Path::new("-") {
-        for file in &files {
-            app.ui.data(&format!("==> {} <==\n{}\n", file.name, file.text))?;
-        }
-    } else if args.diff {
-        let shown = generated::diff(&args.output, &files)?;
-        app.ui.data(&shown)?;
-        return Ok(if shown.is_empty() { 0 } else { FAILURE });
-    } else {
-        let changed = generated::write(&args.output, &files, args.force)?;
-        let dir = args.output.display();
-        app.ui.status(&format!(
-            "{dir}: {} files for {}; {}",
-            files.len(),
-            summary(&cluster.nodes),
-            match changed {
-                0 => "all unchanged".to_owned(),
-                changed => format!("{changed} written; nothing was run"),
-            }
-        ));
+    let how = (args.diff, args.force);
+    if let Some(code) =
+        generated::deliver(app, &args.output, &files, how, &summary(&cluster.nodes))?
+    {
+        return Ok(code);
     }
     print_notes(app, args, &made);
     Ok(0)
