@@ -12,7 +12,7 @@ mod view;
 use muster_model::{Array, Checkpoint, JobId, Replicas};
 use serde_json::Value;
 
-pub use pods::{JobTask, tasks};
+pub use pods::{JobTask, present_roles, tasks};
 pub use roles::{JobRole, roles};
 use state::JobStatus;
 pub use used::{UsedGpuTime, used};

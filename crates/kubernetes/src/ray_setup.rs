@@ -169,14 +169,14 @@ impl RayQueue<'_> {
 # and helm reach the cluster. A second run changes nothing.
 #
 # Before:
+#   KubeRay's repository of charts, which `helm repo add kuberay` names (https://docs.ray.io/en/latest/cluster/kubernetes).
 {before}
 set -eu
 cd \"$(dirname \"$0\")\"
 
 # 1. KubeRay's operator.
-helm upgrade --install kuberay-operator kuberay-operator --version {KUBERAY} \\
-    --repo https://ray-project.github.io/kuberay-helm --namespace kuberay-system --create-namespace \\
-    --values kuberay-values.yaml
+helm upgrade --install kuberay-operator kuberay/kuberay-operator --version {KUBERAY} \\
+    --namespace kuberay-system --create-namespace --values kuberay-values.yaml
 
 # 2. The namespace and its queue.
 kubectl apply -f queue.yaml

@@ -9,7 +9,7 @@ def main():
     client = GcsClient(address=os.environ["RAY_ADDRESS"])
     address = client.internal_kv_get(b"dashboard", b"dashboard", timeout=10)
     port = int(address.decode().rpartition(":")[2]) if address else None
-    print("\n" + json.dumps({"port": port, "token": os.environ["RAY_AUTH_TOKEN"]}))
+    print("\n" + json.dumps({"port": port, "token": os.environ.get("RAY_AUTH_TOKEN", "")}))
 
 
 main()

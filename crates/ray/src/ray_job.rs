@@ -50,7 +50,8 @@ pub fn start_params(task: &RayTask) -> BTreeMap<&'static str, String> {
     params
 }
 
-/// Returns how the program starts on a cluster that may have fewer nodes at first than it waits for.
+/// Returns how the program starts on a cluster that may have fewer nodes at first than it waits for, and whose
+/// pods KubeRay may not have seen ready when the program ends.
 ///
 /// The line passes through two shells and through Ray, which quotes arguments as Windows does: it has plain
 /// words only. Any other program is a file.
@@ -69,9 +70,6 @@ pub fn entrypoint(task: &RayTask, driver: &TaskCommand) -> Entrypoint {
         files.insert(PROGRAM_FILE, text);
         format!("{shell}{PROGRAM_FOLDER}/{PROGRAM_FILE}")
     });
-    if task.nodes < 2 {
-        return Entrypoint { line: program, files };
-    }
     files.insert(WAIT_FILE, WAIT.to_owned());
     let python = shell_word(&task.python);
     let line = format!("{python} {PROGRAM_FOLDER}/{WAIT_FILE} {} {program}", task.nodes);
@@ -151,16 +149,14 @@ mod tests {
 
     /// Checks the line of a program on one node, and that it is read back on one and on three.
     fn check(driver: TaskCommand, line: &str, program: &str) {
-        let alone = entrypoint(&task(1), &driver);
-        assert_eq!(alone.line, line);
-        let waits = entrypoint(&task(3), &driver);
-        assert_eq!(waits.line, format!("python3 /muster/ray/wait.py 3 {line}"));
-        assert_eq!(waits.files["wait.py"], WAIT);
-        for (found, wait) in [(alone, None), (waits, Some(3))] {
-            let read = read_entrypoint(&found.line, |name| found.files.get(name).cloned());
-            assert_eq!((read.program.as_str(), read.wait), (program, wait));
-            assert_eq!(read.python.as_deref(), wait.map(|_| "python3"));
-        }
+        let found = entrypoint(&task(3), &driver);
+        assert_eq!(found.line, format!("python3 /muster/ray/wait.py 3 {line}"));
+        assert_eq!(found.files["wait.py"], WAIT);
+        let of_others = ReadEntrypoint { program: line.to_owned(), wait: None, python: None };
+        assert_eq!(read_entrypoint(line, |_| None), of_others);
+        let read = read_entrypoint(&found.line, |name| found.files.get(name).cloned());
+        assert_eq!((read.program.as_str(), read.wait), (program, Some(3)));
+        assert_eq!(read.python.as_deref(), Some("python3"));
     }
 
     #[test]

@@ -230,15 +230,20 @@ impl KubernetesScheduler {
 
     /// Waits until a job has no pods that run or are being ended.
     async fn wait_until_ended(&self, found: &FoundJob) -> Result<()> {
+        let has_ended =
+            |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        // A RayJob that is suspended forgets the cluster that has its pods.
+        let of_cluster = found.job().ray_cluster().map(|cluster| found.key.pods_path(cluster));
+        let server = self.server().await?;
         loop {
-            let now = self.find(found.job().number()).await?;
-            let has_ended = |pod: &&Value| {
-                matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
-            };
-            if now.pods().iter().all(has_ended) {
+            let mut pods = self.find(found.job().number()).await?.pods;
+            if let Some(path) = &of_cluster {
+                pods.extend(server.list(path.clone()).await?.items);
+            }
+            if pods.iter().all(has_ended) {
                 return Ok(());
             }
-            self.server().await?.wait_for_change(&self.last_lists(), REREAD_INTERVAL).await;
+            server.wait_for_change(&self.last_lists(), REREAD_INTERVAL).await;
         }
     }
 }

@@ -145,7 +145,7 @@ impl KubernetesScheduler {
         let name = &found.key.name;
         let checkpoint = settings(&found)?;
         let pods = found.pods();
-        let roles = job::roles(found.job());
+        let roles = job::present_roles(found.job(), &pods);
         let ordinal = index.map(|index| ordinal_of(&found, index)).transpose()?;
         let all = job::tasks(found.job(), &roles, &pods);
         // A gang runs once all of its tasks do, and until the last one has ended.

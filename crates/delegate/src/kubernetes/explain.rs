@@ -62,7 +62,14 @@ fn pod_to_explain(found: &FoundJob) -> Result<ObjectName> {
     let pods = found.pods();
     let pod = pods.iter().find(is_waiting).or(pods.first()).ok_or_else(|| {
         let name = &found.key.name;
-        let text = match view(found.job(), &pods, "").waiting_for {
+        let shown = view(found.job(), &pods, "");
+        if shown.state.is_final() {
+            let outcome = shown.elements.first().and_then(|element| element.outcome.as_ref());
+            let how = outcome.map_or(String::new(), |outcome| format!(": {outcome}"));
+            return RequestError::refused(format!("{name} has ended, {}{how}", shown.state.word()))
+                .hint(format!("`muster show {name}` has more"));
+        }
+        let text = match shown.waiting_for {
             Some(Reason::Native { message, .. }) => format!("{name} has no pods yet: {message}"),
             Some(Reason::Held) => format!("{name} is held: `muster release` starts it"),
             _ => format!("{name} has no pods yet"),

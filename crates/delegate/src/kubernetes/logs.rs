@@ -87,8 +87,8 @@ impl KubernetesScheduler {
     ) -> Result<Vec<Vec<String>>> {
         let found = self.find(job).await?;
         let ordinal = index.map(|index| ordinal_of(&found, index)).transpose()?;
-        let roles = job::roles(found.job());
         let pods = found.pods();
+        let roles = job::present_roles(found.job(), &pods);
         let tasks = job::tasks(found.job(), &roles, &pods);
         let runs = |task: &&JobTask<'_>| {
             task.container_state()["running"].is_object()
@@ -172,8 +172,8 @@ impl KubernetesScheduler {
 
 /// Returns the container of a task; `None` before its pod exists.
 fn container_of(found: &FoundJob, query: &LogQuery) -> Result<Option<TaskContainer>> {
-    let roles = job::roles(found.job());
     let pods = found.pods();
+    let roles = job::present_roles(found.job(), &pods);
     let tasks = job::tasks(found.job(), &roles, &pods);
     let name = &found.key.name;
     let rank = query.rank.unwrap_or(0);

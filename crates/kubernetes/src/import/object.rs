@@ -219,12 +219,13 @@ impl ImportedObject {
 }
 
 /// Fields that the API server or a controller sets.
-const SET_BY_SERVER: [&str; 9] = [
+const SET_BY_SERVER: [&str; 10] = [
     "/metadata/uid",
     "/metadata/resourceVersion",
     "/metadata/generation",
     "/metadata/creationTimestamp",
     "/metadata/managedFields",
+    "/metadata/finalizers",
     "/metadata/selfLink",
     "/metadata/ownerReferences",
     "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",

@@ -6,7 +6,7 @@ use muster_model::view::{TaskStage, TaskView};
 use muster_model::{GpuMilli, Rank, TaskExit, Time};
 use serde_json::Value;
 
-use super::{JobObject, JobRole};
+use super::{JobObject, JobRole, roles};
 use crate::instant;
 use crate::names;
 
@@ -59,6 +59,7 @@ pub fn tasks<'a>(job: JobObject<'_>, roles: &'a [JobRole], pods: &[&'a Value]) -
             .copied()
             .filter(|pod| role_of(pod, roles) == Some(role.name.as_str()))
             .collect();
+        let own = if job.is_ray() { without_leaving(own) } else { own };
         let containers = u32::try_from(role.containers.len()).unwrap_or(u32::MAX);
         for (ordinal, (pod, attempt)) in newest(&own, role, has_elements) {
             for (nth, container) in (0..).zip(&role.containers) {
@@ -80,6 +81,24 @@ pub fn tasks<'a>(job: JobObject<'_>, roles: &'a [JobRole], pods: &[&'a Value]) -
     tasks
 }
 
+/// Returns the roles of a job that has these pods: a Ray cluster may have grown beyond its fewest.
+#[must_use]
+pub fn present_roles(job: JobObject<'_>, pods: &[&Value]) -> Vec<JobRole> {
+    let declared = roles(job);
+    if !job.is_ray() {
+        return declared;
+    }
+    let live = |name: &str| {
+        let of_role = |pod: &&&Value| role_of(pod, &declared) == Some(name);
+        pods.iter().filter(of_role).filter(|pod| !has_ended(pod) && !is_stopped(pod)).count()
+    };
+    let grown = |role: &JobRole| {
+        let live = u32::try_from(live(&role.name)).unwrap_or(u32::MAX);
+        JobRole { pods: role.pods.max(live), ..role.clone() }
+    };
+    declared.iter().map(grown).collect()
+}
+
 /// Returns the role of a pod; `None` for pods beside the tasks, such as those that prepare data.
 fn role_of<'a>(pod: &'a Value, roles: &'a [JobRole]) -> Option<&'a str> {
     let labels = &pod["metadata"]["labels"];
@@ -88,6 +107,13 @@ fn role_of<'a>(pod: &'a Value, roles: &'a [JobRole]) -> Option<&'a str> {
         return roles.first().map(|role| role.name.as_str());
     }
     named.find(|name| roles.iter().any(|role| role.name == *name))
+}
+
+/// Leaves out pods that are being deleted beside others: a cluster that shrinks has fewer tasks.
+fn without_leaving(pods: Vec<&Value>) -> Vec<&Value> {
+    let (leaving, staying): (Vec<&Value>, Vec<&Value>) =
+        pods.into_iter().partition(|pod| is_stopped(pod));
+    if staying.is_empty() { leaving } else { staying }
 }
 
 fn first_container(pod: &Value) -> &str {
@@ -202,7 +228,9 @@ impl JobTask<'_> {
     pub fn started(&self) -> Option<Time> {
         let state = self.container_state();
         let at = |stage: &str| state[stage]["startedAt"].as_str();
-        instant::parse(at("running").or_else(|| at("terminated"))?)
+        let started = instant::parse(at("running").or_else(|| at("terminated"))?);
+        // A container that could not start has the beginning of 1970.
+        started.filter(|at| at.0 > 0)
     }
 
     /// Returns when its process ended.

@@ -11,6 +11,9 @@ use super::{JobObject, JobTask};
 /// Exit code of a job that was stopped, as of one that was cancelled.
 const STOPPED_CODE: i32 = 130;
 
+/// Container that submits the program from within the head's pod.
+const SUBMITTER: &str = "ray-job-submitter";
+
 /// Beginning of Ray's message on a program that has failed.
 const EXIT_CODE: &str = "failed with exit code ";
 
@@ -65,6 +68,10 @@ pub(super) fn status(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> JobStatus {
             return JobStatus { reason: Some(reason), ..state(held) };
         }
         "Running" if of_program == "RUNNING" => return state(JobState::Running),
+        // KubeRay is about to remove its pods.
+        "Running" if matches!(of_program, "SUCCEEDED" | "FAILED" | "STOPPED") => {
+            return state(JobState::Stopping);
+        }
         // Its user submits programs, and it holds its nodes meanwhile.
         "Waiting" => return state(JobState::Running),
         _ => {}
@@ -97,6 +104,12 @@ fn pending_reason(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Reason {
     if let Some((reason, message)) = replica_failure(job.object) {
         return native(reason, message);
     }
+    if let Some(code) = tasks.iter().find_map(submitter_exit) {
+        let text = format!(
+            "the program has ended before KubeRay saw all pods ready, so that KubeRay does not notice: cancel the job (`ray job submit` ended with {code})"
+        );
+        return native("EndedUnnoticed", &text);
+    }
     match (tasks, job.ray_cluster()) {
         ([], None) => native(
             "NoCluster",
@@ -114,6 +127,13 @@ fn pending_reason(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Reason {
         ),
         _ => waiting_reason(tasks),
     }
+}
+
+/// Returns the exit code of the container beside the head that submits the program; `None` while it runs.
+fn submitter_exit(task: &JobTask<'_>) -> Option<i64> {
+    let mut containers = task.pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+    let submitter = containers.find(|one| one["name"] == SUBMITTER)?;
+    submitter["state"]["terminated"]["exitCode"].as_i64()
 }
 
 /// Returns why the cluster could not create a pod, such as a quota: reason and message.
@@ -143,7 +163,14 @@ fn failure(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Outcome {
         (_, _, Some(task)) => Outcome::OutOfMemory { rank: Rank(task.rank) },
         _ => {
             let word = if reason.is_empty() { job.ray_state() } else { reason };
-            Outcome::Native { state: word.into(), message: first_line(message).into(), code: 1 }
+            // KubeRay says so as well of a program that failed before it looked.
+            let hint = if word == "SubmissionFailed" {
+                "the program failed, or could not be submitted: "
+            } else {
+                ""
+            };
+            let message = format!("{hint}{}", first_line(message));
+            Outcome::Native { state: word.into(), message: message.into(), code: 1 }
         }
     }
 }
@@ -232,6 +259,13 @@ mod tests {
         check(running("RUNNING"), &pods, Running, None);
         check(running(""), &pods, Starting, Some("NotSubmitted"));
         check(running("PENDING"), &pods, Starting, Some("JobPending"));
+        check(running("SUCCEEDED"), &pods, Stopping, None);
+        check(running("FAILED"), &[], Stopping, None);
+        let mut ended = pod("headgroup", "h", "Running");
+        let submitter =
+            json!({"name": "ray-job-submitter", "state": {"terminated": {"exitCode": 2}}});
+        ended["status"]["containerStatuses"].as_array_mut().unwrap().push(submitter);
+        check(initializing(json!({})), &[ended], Starting, Some("EndedUnnoticed"));
         let word = |word: &str| json!({"jobDeploymentStatus": word});
         check(word("Waiting"), &pods, Running, None);
         check(word("Suspending"), &pods, Stopping, None);
@@ -280,7 +314,7 @@ mod tests {
         assert_eq!(failed("DeadlineExceeded", "too long"), Outcome::TimedOut);
         let native = Outcome::Native {
             state: "SubmissionFailed".into(),
-            message: "no head".into(),
+            message: "the program failed, or could not be submitted: no head".into(),
             code: 1,
         };
         assert_eq!(failed("SubmissionFailed", "no head\nmore"), native);
@@ -301,6 +335,13 @@ mod tests {
         let tasks: Vec<(u32, &str)> =
             shown.elements[0].tasks.iter().map(|task| (task.rank.0, task.group.as_str())).collect();
         assert_eq!(tasks, [(0, "headgroup"), (1, "gpu"), (2, "gpu")]);
+        // One more than it has at least, and one that leaves.
+        let mut leaves = pod("gpu", "w4", "Running");
+        leaves["metadata"]["deletionTimestamp"] = json!("2026-11-20T12:10:00Z");
+        let grown = [&pods[..], &[pod("gpu", "w3", "Running"), leaves]].concat();
+        let grown = view(job(&object), &grown.iter().collect::<Vec<_>>(), "team");
+        assert_eq!((grown.tasks, grown.gpus.0), (4, 24_000));
+        assert_eq!((grown.elements[0].tasks.len(), grown.elements[0].attempt), (4, 1));
         assert_eq!(shown.native.unwrap().restarts, 1);
     }
 }

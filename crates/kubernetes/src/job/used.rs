@@ -4,7 +4,7 @@ use muster_model::Time;
 use serde_json::Value;
 
 use super::view::queue_of;
-use super::{JobObject, roles, tasks};
+use super::{JobObject, present_roles, tasks};
 
 /// GPU time of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct UsedGpuTime {
 /// Sums the GPU time of a job's tasks: of the newest pod of each, for earlier ones are not kept.
 #[must_use]
 pub fn used(job: JobObject<'_>, pods: &[&Value], now: Time) -> UsedGpuTime {
-    let roles = roles(job);
+    let roles = present_roles(job, pods);
     let tasks = tasks(job, &roles, pods);
     let mut milli_secs = 0;
     let mut started = 0;

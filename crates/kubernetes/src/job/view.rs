@@ -9,7 +9,8 @@ use muster_model::{Array, ElementId, GpuMilli, Replicas, Span, Time};
 use serde_json::Value;
 
 use super::{
-    JobObject, JobRole, JobStatus, JobTask, condition, label, number_at, roles, status, tasks,
+    JobObject, JobRole, JobStatus, JobTask, condition, label, number_at, present_roles, roles,
+    status, tasks,
 };
 use crate::instant;
 use crate::names;
@@ -26,9 +27,10 @@ const CLOCKS_AGREE: Span = Span::from_secs(2);
 /// with theirs.
 #[must_use]
 pub fn view(job: JobObject<'_>, pods: &[&Value], namespace: &str) -> JobView {
-    let roles = roles(job);
+    let roles = present_roles(job, pods);
     let tasks = tasks(job, &roles, pods);
     let status = status(job, &roles, &tasks);
+    let restarts = restarts(job, &status);
     let array = job.array();
     let elements = match &array {
         Some(array) => active_elements(job, array, &tasks),
@@ -59,11 +61,7 @@ pub fn view(job: JobObject<'_>, pods: &[&Value], namespace: &str) -> JobView {
             reason: None,
             partition: job.namespace().to_owned(),
             qos: None,
-            restarts: number_at(
-                job.object,
-                if job.is_ray() { "/status/failed" } else { "/status/restarts" },
-            )
-            .unwrap_or(0),
+            restarts,
             id: Some(job.uid().to_owned()),
             name: Some(label(job.namespace(), job.name(), namespace)),
         }),
@@ -75,6 +73,15 @@ pub fn view(job: JobObject<'_>, pods: &[&Value], namespace: &str) -> JobView {
             submitted(job),
         )
     }
+}
+
+/// Returns how often the job has started again. KubeRay counts failed attempts, the last one too.
+fn restarts(job: JobObject<'_>, status: &JobStatus) -> u32 {
+    if !job.is_ray() {
+        return number_at(job.object, "/status/restarts").unwrap_or(0);
+    }
+    let failed = number_at(job.object, "/status/failed").unwrap_or(0);
+    failed.saturating_sub(u32::from(status.state == JobState::Failed))
 }
 
 /// Returns the view with the element of this index, which views of arrays leave out once it has ended;
@@ -146,7 +153,10 @@ fn started(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Option<Time> {
     let has_ended = super::state::end_of(job.object).is_some()
         || job.is_ray() && at(&job.object["status"]["endTime"]).is_some();
     let is_gone = tasks.is_empty() && has_ended;
-    first.or_else(|| at(&job.object["status"]["startTime"]).filter(|_| is_gone))
+    // KubeRay's own start is that of the wait for the pods.
+    let status = &job.object["status"];
+    let of_program = at(&status["rayJobInfo"]["startTime"]);
+    first.or_else(|| of_program.or_else(|| at(&status["startTime"])).filter(|_| is_gone))
 }
 
 fn ended(job: JobObject<'_>, status: &JobStatus, tasks: &[JobTask<'_>]) -> Option<Time> {

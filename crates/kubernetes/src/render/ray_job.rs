@@ -226,6 +226,12 @@ pub(super) fn unsupported(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str,
             "name an archive by its URL, send the folder with `kubernetes: {send: …}`, or use `muster export kubernetes`",
         );
     }
+    if task.runtime_env.as_deref().is_some_and(|text| text.contains(['$', '`'])) {
+        refuse(
+            "the runtime environment has `$` or a backquote, which KubeRay's shell would expand",
+            "set it in the program, or use `muster export kubernetes`",
+        );
+    }
     if spec.array.is_some() || spec.kind != WorkloadKind::Task {
         refuse("an array: a RayJob runs once", "use `muster export kubernetes`");
     }

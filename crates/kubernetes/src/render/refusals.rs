@@ -278,7 +278,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     }
     if spec.held && (input.scheduler != GangScheduler::Muster || is_ray_job) {
         warnings.push(format!(
-            "`hold`: no scheduler releases the job; start it with `kubectl patch {} --type=merge --patch '{{\"spec\":{{\"suspend\":false}}}}'`",
+            "`hold`: no scheduler releases the job; start it with `muster release`, or `kubectl patch {} --type=merge --patch '{{\"spec\":{{\"suspend\":false}}}}'`",
             main_object(input)
         ));
     }

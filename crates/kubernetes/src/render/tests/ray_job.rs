@@ -136,11 +136,12 @@ fn the_first_task_is_the_head() {
         .map(|one| (one["groupName"].as_str().unwrap(), one["replicas"].as_u64().unwrap()))
         .collect();
     assert_eq!(sizes, [("head-workers", 2), ("cpu", 1)]);
-    // A cluster of one node waits for none.
+    // Also on one node the end of the program may have to be held back.
     spec.groups = vec![TaskGroup::of("main", 1, spec.groups[0].task.clone())];
     let alone = ray(&spec, |task| task.nodes = 1, GangScheduler::None, JobForm::RayJob).unwrap();
-    let [alone] = &alone.objects[..] else { panic!("one object") };
-    assert_eq!(alone["spec"]["entrypoint"], "python train.py");
+    let [files, alone] = &alone.objects[..] else { panic!("two objects") };
+    assert_eq!(files["kind"], "ConfigMap");
+    assert_eq!(alone["spec"]["entrypoint"], "python3 /muster/ray/wait.py 1 python train.py");
     assert_eq!(alone["spec"]["rayClusterSpec"]["workerGroupSpecs"], json!([]));
 }
 
@@ -212,6 +213,19 @@ fn what_kuberay_cannot_do_is_said() {
     let mut packed = tune();
     packed.groups[1].tasks_per_node = Some(2);
     refused(&packed, Kueue, "one Ray node");
+    for (runtime_env, expected) in [
+        (r#"{"working_dir":"code"}"#, "the folder `code`"),
+        (r#"{"py_modules":["s3://a","lib"]}"#, "the folder `lib`"),
+        (r#"{"env_vars":{"A":"$HOME"}}"#, "would expand"),
+    ] {
+        let change = |task: &mut RayTask| task.runtime_env = Some(runtime_env.to_owned());
+        let found = ray(&tune(), change, Kueue, JobForm::RayJob).unwrap_err();
+        assert!(found[0].what.contains(expected), "{found:?}");
+    }
+    let remote = r#"{"env_vars":{"A":"b"},"working_dir":"https://example.com/code.zip"}"#;
+    let change = |task: &mut RayTask| task.runtime_env = Some(remote.to_owned());
+    let rendered = ray(&tune(), change, Kueue, JobForm::RayJob).unwrap();
+    assert_eq!(rendered.objects.last().unwrap()["spec"]["runtimeEnvYAML"], remote);
     let other = render(&RenderInput {
         spec: &one_pod(),
         commands: &BTreeMap::from([(Arc::from("main"), TaskCommand::Script("true".into()))]),
