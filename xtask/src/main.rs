@@ -26,6 +26,7 @@ mod test_cluster;
 mod tidy;
 mod tools;
 mod totals;
+mod venv;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

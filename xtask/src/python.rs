@@ -4,11 +4,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 
 use crate::totals::Totals;
+use crate::venv::{self, Venv};
 use crate::{binaries, cargo, tools};
 
 /// Interpreters to make the environment of, the preferred one first. Debian's is the second, because its
@@ -24,9 +25,6 @@ const PINS: [&str; 6] = [
     "submitit==1.5.4",
     "typing_extensions==4.16.0",
 ];
-
-/// Options of every installation.
-const PIP: [&str; 5] = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
 
 /// Runs `cargo xtask python`.
 pub fn run_standalone(root: &Path, words: &[&str]) -> Result<ExitCode> {
@@ -65,48 +63,27 @@ pub fn run(root: &Path, words: &[&str], totals: &mut Totals) -> Result<()> {
 /// Returns an interpreter that has the client and all libraries; creates the virtual environment if needed.
 fn interpreter(root: &Path) -> Result<PathBuf> {
     let folder = root.join("target/python");
-    let project =
-        fs::read_to_string(root.join("python/pyproject.toml")).context("pyproject.toml")?;
+    let client = root.join("python");
+    let project = fs::read_to_string(client.join("pyproject.toml")).context("pyproject.toml")?;
     let content = format!("{}\n{}\n{project}", PINS.join("\n"), root.display());
-    let stamp = folder.join("content");
-    let python = folder.join("bin/python3");
-    if fs::read_to_string(&stamp).is_ok_and(|text| text == content)
-        && has(&python, "muster.submitit, mypy, pytest")
-    {
-        return Ok(python);
-    }
-    println!("creating a virtual environment in {}", folder.display());
-    let _ = fs::remove_dir_all(&folder);
-    tools::succeed(Command::new(system_python()?).args(["-m", "venv"]).arg(&folder))?;
-    tools::succeed(Command::new(&python).args(PIP).args(PINS))?;
-    let own = ["--no-build-isolation", "--no-deps", "--editable"];
-    tools::succeed(Command::new(&python).args(PIP).args(own).arg(root.join("python")))?;
-    ensure!(has(&python, "muster.submitit, mypy, pytest"), "the libraries do not work together");
-    fs::write(&stamp, content).context("the content file of the virtual environment")?;
-    Ok(python)
+    let environment =
+        Venv { folder: &folder, content: &content, modules: "muster.submitit, mypy, pytest" };
+    environment.interpreter(system_python, &[], |python| {
+        venv::install(python, &PINS)?;
+        let client = client.to_string_lossy();
+        venv::install(python, &["--no-build-isolation", "--no-deps", "--editable", &client])
+    })
 }
 
 /// Returns an interpreter that is new enough and can make virtual environments.
-fn system_python() -> Result<&'static str> {
-    let can = |python: &&str| {
-        has(Path::new(python), "venv, ensurepip, sys; assert sys.version_info >= (3, 10)")
-    };
-    if let Some(python) = PYTHONS.iter().find(|python| can(python)) {
+fn system_python() -> Result<&'static Path> {
+    let wanted = "venv, ensurepip, sys; assert sys.version_info >= (3, 10)";
+    let found = || PYTHONS.iter().map(Path::new).find(|python| venv::imports(python, wanted));
+    if let Some(python) = found() {
         return Ok(python);
     }
     tools::install(&["python3-venv"])?;
-    match PYTHONS.iter().find(|python| can(python)) {
-        Some(python) => Ok(python),
-        None => bail!("there is no Python 3.10 or newer"),
-    }
-}
-
-/// Returns whether an interpreter can import modules.
-fn has(python: &Path, modules: &str) -> bool {
-    let mut command = Command::new(python);
-    command.args(["-c", &format!("import {modules}")]).stdin(Stdio::null());
-    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
-    quiet.status().is_ok_and(|status| status.success())
+    found().context("there is no Python 3.10 or newer")
 }
 
 /// Returns the number of test functions in the files of a folder.
@@ -131,10 +108,5 @@ mod tests {
     #[test]
     fn the_tests_of_the_client_are_counted() {
         assert!(count(&crate::root().join("python/tests")).unwrap() > 40);
-    }
-
-    #[test]
-    fn an_interpreter_that_does_not_exist_has_nothing() {
-        assert!(!has(Path::new("/no/such/python"), "sys"));
     }
 }

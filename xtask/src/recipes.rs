@@ -5,12 +5,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
 use crate::totals::Totals;
+use crate::venv::{self, Venv};
 use crate::{binaries, tools};
 
 /// Interpreter of Debian's packages; PATH may have another `python3`.
@@ -87,46 +88,30 @@ pub fn interpreter(root: &Path) -> Result<&'static Path, &'static str> {
 
 /// Returns an interpreter with all libraries; creates the virtual environment if needed.
 fn python(root: &Path) -> Result<PathBuf> {
-    let imports = |python: &Path, modules: &str| {
-        let mut command = Command::new(python);
-        command.args(["-c", &format!("import {modules}")]).stdin(Stdio::null());
-        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
-        quiet.status().is_ok_and(|status| status.success())
-    };
+    let folder = root.join("target/recipes");
+    let content = format!("{}\n{FIX}", PINS.join("\n"));
+    let environment = Venv { folder: &folder, content: &content, modules: "torch, transformers" };
+    environment.interpreter(system_python, &["--system-site-packages"], |python| {
+        venv::install(python, &PINS)?;
+        let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
+        let packages =
+            Command::new(python).args(["-c", code]).output().context("where packages are")?;
+        let packages = PathBuf::from(String::from_utf8_lossy(&packages.stdout).trim());
+        fs::write(packages.join("muster_torch.py"), FIX).context("a fix for torch")?;
+        fs::write(packages.join("muster_torch.pth"), "import muster_torch\n")
+            .context("a fix for torch")?;
+        let all = "torch, transformers, accelerate, pytorch_lightning, ray";
+        ensure!(venv::imports(python, all), "the libraries do not work together");
+        Ok(())
+    })
+}
+
+/// Returns the interpreter of Debian's packages, which has torch.
+fn system_python() -> Result<&'static Path> {
     let system = Path::new(PYTHON);
-    if !imports(system, "torch, venv, ensurepip") {
+    if !venv::imports(system, "torch, venv, ensurepip") {
         tools::install(&PACKAGES)?;
     }
-    if !imports(system, "torch") {
-        bail!("{PYTHON} has no torch");
-    }
-    let folder = root.join("target/recipes");
-    let stamp = folder.join("pins");
-    let pins = format!("{}\n{FIX}", PINS.join("\n"));
-    let python = folder.join("bin/python3");
-    if fs::read_to_string(&stamp).is_ok_and(|text| text == pins)
-        && imports(&python, "torch, transformers")
-    {
-        return Ok(python);
-    }
-    println!("creating a virtual environment in {}", folder.display());
-    let _ = fs::remove_dir_all(&folder);
-    tools::succeed(
-        Command::new(PYTHON).args(["-m", "venv", "--system-site-packages"]).arg(&folder),
-    )?;
-    let options =
-        ["-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"];
-    tools::succeed(Command::new(&python).args(options).args(PINS))?;
-    let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
-    let packages =
-        Command::new(&python).args(["-c", code]).output().context("where packages are")?;
-    let packages = PathBuf::from(String::from_utf8_lossy(&packages.stdout).trim());
-    fs::write(packages.join("muster_torch.py"), FIX).context("a fix for torch")?;
-    fs::write(packages.join("muster_torch.pth"), "import muster_torch\n")
-        .context("a fix for torch")?;
-    if !imports(&python, "torch, transformers, accelerate, pytorch_lightning, ray") {
-        bail!("the libraries do not work together");
-    }
-    fs::write(&stamp, pins).context("the version file of the virtual environment")?;
-    Ok(python)
+    ensure!(venv::imports(system, "torch"), "{PYTHON} has no torch");
+    Ok(system)
 }

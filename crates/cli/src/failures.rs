@@ -16,52 +16,47 @@ use crate::jobref::JobTarget;
 const LINES: u32 = 10;
 /// Longest line that is shown whole, in characters.
 const LONGEST: usize = 400;
-/// Number of failed elements whose output is shown: arrays fail by the hundred.
+/// Bytes before the end of an output that are kept: a progress bar is one line, as long as the output.
+const END_BYTES: usize = 16 << 10;
+/// Most elements whose output is shown: arrays fail by the hundred.
 const MOST: usize = 3;
 
 /// Prints the outcome of each job that did not succeed, with the end of the output that says why. The output of rank
 /// `seen` was shown before.
 pub async fn print(app: &App, client: &Client, rows: &[JobView], seen: Option<Rank>) {
-    let mut left = MOST;
     for row in rows {
         if let Some(outcome) = failed(row).find_map(|element| element.outcome.as_ref()) {
             let outcome = clean(&outcome.to_string()).into_owned();
             app.ui.status(&format!("job {} {}: {outcome}", row.label(), row.state.word()));
         }
-        for text in
-            last_outputs(client, row, JobTarget { job: row.job, index: None }, (left, seen)).await
-        {
-            app.ui.status(text.trim_end());
-            left -= 1;
-        }
+    }
+    let jobs = rows.iter().map(|row| (row, JobTarget { job: row.job, index: None }));
+    for text in last_lines(client, jobs, seen).await {
+        app.ui.status(text.trim_end());
     }
 }
 
-/// Returns the ends of the outputs of the tasks that failed first, one text for each of at most [`MOST`] elements of
-/// the job, or for the element that `target` names.
-pub async fn last_lines(client: &Client, row: &JobView, target: JobTarget) -> Vec<String> {
-    last_outputs(client, row, target, (MOST, None)).await
-}
-
-async fn last_outputs(
+/// Returns the ends of the outputs of the tasks that failed first: one text for each element that failed, [`MOST`] at
+/// most. A target with an index is one element of its job. The output of rank `seen` is left out.
+pub async fn last_lines(
     client: &Client,
-    row: &JobView,
-    target: JobTarget,
-    (most, seen): (usize, Option<Rank>),
+    jobs: impl IntoIterator<Item = (&JobView, JobTarget)>,
+    seen: Option<Rank>,
 ) -> Vec<String> {
     let mut texts = Vec::new();
-    for element in failed(row) {
-        let rank =
-            element.outcome.as_ref().and_then(failed_rank).filter(|rank| Some(*rank) != seen);
-        let Some(rank) = rank.filter(|_| texts.len() < most) else { continue };
-        let of_array = row.array.is_some().then_some(element.element.index);
-        let target = JobTarget { job: row.job, index: target.index.or(of_array) };
-        // A job without output has nothing to show, and an output that cannot be read changes no result.
-        if let Ok(lines) = end_of_output(client, target, rank).await
-            && !lines.is_empty()
-        {
-            let head = heading(client, target, rank);
-            texts.push(format!("{head}\n{}", lines.concat()));
+    for (row, target) in jobs {
+        for element in failed(row) {
+            let rank = element.outcome.as_ref().and_then(failed_rank);
+            let Some(rank) = rank.filter(|rank| Some(*rank) != seen && texts.len() < MOST) else {
+                continue;
+            };
+            let of_array = row.array.is_some().then_some(element.element.index);
+            let target = JobTarget { job: row.job, index: target.index.or(of_array) };
+            // An output that cannot be read changes no result.
+            let lines = end_of_output(client, target, rank).await.unwrap_or_default();
+            if !lines.is_empty() {
+                texts.push(format!("{}\n{}", heading(client, target, rank), lines.concat()));
+            }
         }
     }
     texts
@@ -110,6 +105,7 @@ async fn end_of_output(client: &Client, target: JobTarget, rank: Rank) -> Result
     let mut bytes = Vec::new();
     while let Some(chunk) = stream.next().await {
         bytes.extend(chunk?);
+        bytes.drain(..bytes.len().saturating_sub(END_BYTES));
     }
     Ok(shown(&String::from_utf8_lossy(&bytes)))
 }

@@ -126,6 +126,9 @@ pub const CHECKPOINT: &str = "muster.run/checkpoint";
 /// Annotation of a service's object with its numbers of replicas, as the JSON of [`muster_model::Replicas`].
 pub const REPLICAS: &str = "muster.run/replicas";
 
+/// Container in the pod of a RayJob's head that submits its program, and prints what that prints.
+pub const RAY_SUBMITTER: &str = "ray-job-submitter";
+
 /// Label of a pod with the name of its task group.
 pub const ROLE: &str = "muster.run/role";
 

@@ -42,7 +42,7 @@ pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
         enforcement: &detail.enforcement,
     };
     app.ui.data(&show(&shown, app.ui.context().at(detail.now)))?;
-    for text in failures::last_lines(&client, &detail.job, target).await {
+    for text in failures::last_lines(&client, [(&detail.job, target)], None).await {
         app.ui.data(&format!("\n{text}"))?;
     }
     Ok(0)

@@ -58,9 +58,10 @@ pub async fn run(app: &App, args: WaitArgs) -> Result<u8> {
             let why = outcome
                 .map_or(String::new(), |outcome| format!(": {}", clean(&outcome.to_string())));
             app.ui.data(&format!("{}: {}{why}\n", target.text(&client), row.state.word()))?;
-            for text in failures::last_lines(&client, row, *target).await {
-                app.ui.status(text.trim_end());
-            }
+        }
+        let jobs = rows.iter().zip(targets.iter().copied());
+        for text in failures::last_lines(&client, jobs, None).await {
+            app.ui.status(text.trim_end());
         }
     }
     Ok(track::exit_code(&rows))

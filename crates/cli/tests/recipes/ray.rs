@@ -297,7 +297,7 @@ fn a_port_in_use_and_a_head_that_does_not_answer_are_named() {
         "{said}"
     );
     drop(taken);
-    // Nobody listens there any more: a worker says so while it waits.
+    // The port is free again: a worker waits for a head there, and says so after 30 s.
     let mut worker = launcher(&home, 1, port).spawn().unwrap();
     let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines();
     let line = lines.next().unwrap().unwrap();

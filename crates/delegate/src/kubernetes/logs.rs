@@ -6,6 +6,7 @@ use futures_util::{AsyncReadExt, StreamExt, stream};
 use muster_api::query::{AttachQuery, LogQuery};
 use muster_api::{Responder, RouteResponse};
 use muster_kubernetes::job::{self, JobTask};
+use muster_kubernetes::names;
 use muster_model::JobId;
 use serde_json::Value;
 
@@ -14,9 +15,6 @@ use super::{KubernetesScheduler, REREAD_INTERVAL, RequestError, Result};
 
 /// Most bytes that one read returns.
 const CHUNK_BYTES: usize = 64 << 10;
-
-/// Container in the pod of a RayJob's head that prints what its program prints.
-const SUBMITTER: &str = "ray-job-submitter";
 
 /// Container of a task.
 struct TaskContainer {
@@ -38,10 +36,11 @@ impl KubernetesScheduler {
         let (found, task) = self.started_task(job, &query).await?;
         let is_submitter = |pod: &&Value| {
             let mut containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-            pod["metadata"]["name"] == *task.pod && containers.any(|one| one["name"] == SUBMITTER)
+            pod["metadata"]["name"] == *task.pod
+                && containers.any(|one| one["name"] == names::RAY_SUBMITTER)
         };
         let has_submitter = found.job().is_ray() && found.pods.iter().any(|pod| is_submitter(&pod));
-        let container = if has_submitter { SUBMITTER } else { &task.container };
+        let container = if has_submitter { names::RAY_SUBMITTER } else { &task.container };
         let mut path = format!(
             "/api/v1/namespaces/{}/pods/{}/log?container={container}",
             found.key.namespace, task.pod

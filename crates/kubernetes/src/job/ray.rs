@@ -7,12 +7,10 @@ use serde_json::Value;
 
 use super::state::{JobStatus, holds, native, suspension, waiting_reason};
 use super::{JobObject, JobTask};
+use crate::names;
 
 /// Exit code of a job that was stopped, as of one that was cancelled.
 const STOPPED_CODE: i32 = 130;
-
-/// Container that submits the program from within the head's pod.
-const SUBMITTER: &str = "ray-job-submitter";
 
 /// Beginning of Ray's message on a program that has failed.
 const EXIT_CODE: &str = "failed with exit code ";
@@ -132,7 +130,7 @@ fn pending_reason(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Reason {
 /// Returns the exit code of the container beside the head that submits the program; `None` while it runs.
 fn submitter_exit(task: &JobTask<'_>) -> Option<i64> {
     let mut containers = task.pod["status"]["containerStatuses"].as_array().into_iter().flatten();
-    let submitter = containers.find(|one| one["name"] == SUBMITTER)?;
+    let submitter = containers.find(|one| one["name"] == names::RAY_SUBMITTER)?;
     submitter["state"]["terminated"]["exitCode"].as_i64()
 }
 
@@ -263,7 +261,7 @@ mod tests {
         check(running("FAILED"), &[], Stopping, None);
         let mut ended = pod("headgroup", "h", "Running");
         let submitter =
-            json!({"name": "ray-job-submitter", "state": {"terminated": {"exitCode": 2}}});
+            json!({"name": names::RAY_SUBMITTER, "state": {"terminated": {"exitCode": 2}}});
         ended["status"]["containerStatuses"].as_array_mut().unwrap().push(submitter);
         check(initializing(json!({})), &[ended], Starting, Some("EndedUnnoticed"));
         let word = |word: &str| json!({"jobDeploymentStatus": word});

@@ -66,25 +66,36 @@ fn is_unedited(text: &str) -> bool {
     line.ends_with(&fingerprint(&body))
 }
 
+/// Options on the files of an earlier run.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct EarlierFiles {
+    /// Also overwrite files that were edited by hand
+    #[arg(long)]
+    force: bool,
+    /// Show what would change, without writing; exit with 1 if anything would
+    #[arg(long, conflicts_with = "force")]
+    diff: bool,
+}
+
 /// Writes the files of `dir`, prints them where that is `-`, or shows what would change. `of` says what they are for.
 /// Returns the exit code if only the changes were asked for.
 pub fn deliver(
     app: &App,
     dir: &Path,
     files: &[GeneratedFile],
-    (is_diff, force): (bool, bool),
+    earlier: EarlierFiles,
     of: &str,
 ) -> Result<Option<u8>> {
     if dir == Path::new("-") {
         for file in files {
             app.ui.data(&format!("==> {} <==\n{}\n", file.name, file.text))?;
         }
-    } else if is_diff {
+    } else if earlier.diff {
         let shown = diff(dir, files)?;
         app.ui.data(&shown)?;
         return Ok(Some(if shown.is_empty() { 0 } else { FAILURE }));
     } else {
-        let changed = match write(dir, files, force)? {
+        let changed = match write(dir, files, earlier.force)? {
             0 => "all unchanged".to_owned(),
             changed => format!("{changed} written; nothing was run"),
         };

@@ -13,7 +13,7 @@ use muster_ray::setup::{self, RayNodes, RaySetup, SetupPlace};
 use muster_spec::{SubmissionSite, parse_cluster};
 use serde_json::Map;
 
-use super::generated::{self, GeneratedFile};
+use super::generated::{self, EarlierFiles, GeneratedFile};
 use crate::app::App;
 use crate::cmd::export::kubernetes::{SchedulerName, with_input};
 use crate::cmd::inventory::summary;
@@ -52,12 +52,8 @@ pub struct InitRayArgs {
     /// Directory for the files; - prints them without writing
     #[arg(short = 'o', long, value_name = "DIR", default_value = "ray")]
     output: PathBuf,
-    /// Also overwrite files that were edited by hand
-    #[arg(long)]
-    force: bool,
-    /// Show what would change, without writing; exit with 1 if anything would
-    #[arg(long, conflicts_with = "force")]
-    diff: bool,
+    #[command(flatten)]
+    earlier: EarlierFiles,
     /// Queue of the jobs [default: the usual one; on Kubernetes: ray]
     #[arg(long, value_name = "QUEUE", value_parser = word)]
     queue: Option<String>,
@@ -177,8 +173,7 @@ pub fn run(app: &App, args: &InitRayArgs) -> Result<u8> {
     // 3. Write them.
     let on = host.on();
     let of = format!("Ray on {}: {}", host.title(), summary(&cluster.nodes));
-    let how = (args.diff, args.force);
-    if let Some(code) = generated::deliver(app, &args.output, &files, how, &of)? {
+    if let Some(code) = generated::deliver(app, &args.output, &files, args.earlier, &of)? {
         return Ok(code);
     }
     if args.output != Path::new("-") {
@@ -250,18 +245,11 @@ fn kubernetes(args: &InitRayArgs, nodes: &RayNodes) -> Result<Vec<(&'static str,
         .into());
     }
     let queue = kubernetes_queue(args);
-    for (option, name) in [("--queue", queue), ("--namespace", &args.namespace)] {
-        let parts: Vec<&str> =
-            if option == "--queue" { name.split('/').collect() } else { vec![name] };
-        let is_label = |part: &&str| {
-            part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-                && !part.is_empty()
-                && !part.starts_with('-')
-                && !part.ends_with('-')
-        };
-        if !parts.iter().all(is_label) {
+    let namespace = ("--namespace", args.namespace.as_str());
+    for (option, name) in queue.split('/').map(|part| ("--queue", part)).chain([namespace]) {
+        if !is_name(name) {
             return Err(Failure::usage(format!("`{option} {name}` is no name of Kubernetes"))
-                .hint("names there have lower-case letters, digits and `-`")
+                .hint("names there have lower-case letters, digits and, between these, `-`")
                 .into());
         }
     }
@@ -289,6 +277,12 @@ fn kubernetes(args: &InitRayArgs, nodes: &RayNodes) -> Result<Vec<(&'static str,
     files.push(("queue.yaml", of_queue.manifest()));
     files.push(("install.sh", of_queue.steps(&option)));
     Ok(files)
+}
+
+/// Returns true for a name that objects of Kubernetes may have (RFC 1123, without dots).
+fn is_name(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    text.chars().all(is_inner) && !text.is_empty() && text.trim_matches('-') == text
 }
 
 /// Returns the objects of a job file, as `muster export kuberay` writes them.

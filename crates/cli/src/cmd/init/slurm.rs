@@ -12,7 +12,7 @@ use muster_slurm::init::{
 use muster_spec::quantity::{parse_bytes, parse_span};
 use muster_spec::{parse_cluster, parse_queues};
 
-use super::generated::{self, GeneratedFile};
+use super::generated::{self, EarlierFiles, GeneratedFile};
 use crate::app::App;
 use crate::args::whole_number;
 use crate::cmd::inventory::summary;
@@ -50,12 +50,8 @@ pub struct InitSlurmArgs {
     /// Directory for the files; - prints them without writing
     #[arg(short = 'o', long, value_name = "DIR", default_value = "slurm")]
     output: PathBuf,
-    /// Also overwrite files that were edited by hand
-    #[arg(long)]
-    force: bool,
-    /// Show what would change, without writing; exit with 1 if anything would
-    #[arg(long, conflicts_with = "force")]
-    diff: bool,
+    #[command(flatten)]
+    earlier: EarlierFiles,
 
     /// Name of the cluster (ClusterName)
     #[arg(long, value_name = "NAME", default_value = "cluster", help_heading = "The site")]
@@ -232,9 +228,8 @@ pub fn run(app: &App, args: &InitSlurmArgs) -> Result<u8> {
         made.files.iter().map(|(name, text)| GeneratedFile::new("slurm", name, text)).collect();
 
     // 3. Write them.
-    let how = (args.diff, args.force);
     if let Some(code) =
-        generated::deliver(app, &args.output, &files, how, &summary(&cluster.nodes))?
+        generated::deliver(app, &args.output, &files, args.earlier, &summary(&cluster.nodes))?
     {
         return Ok(code);
     }
