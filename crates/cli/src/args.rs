@@ -16,7 +16,7 @@ pub struct Global {
     pub socket: Option<PathBuf>,
     /// Cluster to use: local (the daemon of this machine, the default), slurm, slurm@HOST over ssh,
     /// kubernetes, or kubernetes@CONTEXT; for `run` and `ps` also auto, which reads the site file;
-    /// for `ps` also several, such as slurm,kubernetes
+    /// for `ps` also several, such as slurm,kubernetes; for `init ray` what the files are for
     #[arg(
         long,
         global = true,

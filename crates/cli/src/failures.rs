@@ -1,5 +1,6 @@
 //! Jobs that did not succeed: the outcome, and the end of the output of the task that failed first.
 
+use anstream::adapter::strip_str;
 use anyhow::Result;
 use futures_util::StreamExt;
 use muster_api::Client;
@@ -18,7 +19,7 @@ const LINES: u32 = 10;
 const LONGEST: usize = 400;
 /// Bytes before the end of an output that are kept: a progress bar is one line, as long as the output.
 const END_BYTES: usize = 16 << 10;
-/// Most elements whose output is shown: arrays fail by the hundred.
+/// Most tasks whose output is shown: jobs fail by the hundred.
 const MOST: usize = 3;
 
 /// Prints the outcome of each job that did not succeed, with the end of the output that says why. The output of rank
@@ -36,27 +37,29 @@ pub async fn print(app: &App, client: &Client, rows: &[JobView], seen: Option<Ra
     }
 }
 
-/// Returns the ends of the outputs of the tasks that failed first: one text for each element that failed, [`MOST`] at
-/// most. A target with an index is one element of its job. The output of rank `seen` is left out.
+/// Returns the ends of the outputs of the tasks that failed first: one text for each element that failed, of [`MOST`]
+/// at most. A target with an index is one element of its job; of a whole array, elements that have ended are not in
+/// the row. The output of rank `seen` is left out.
 pub async fn last_lines(
     client: &Client,
     jobs: impl IntoIterator<Item = (&JobView, JobTarget)>,
     seen: Option<Rank>,
 ) -> Vec<String> {
-    let mut texts = Vec::new();
-    for (row, target) in jobs {
-        for element in failed(row) {
-            let rank = element.outcome.as_ref().and_then(failed_rank);
-            let Some(rank) = rank.filter(|rank| Some(*rank) != seen && texts.len() < MOST) else {
-                continue;
-            };
+    let tasks = jobs.into_iter().flat_map(|(row, target)| {
+        failed(row).filter_map(move |element| {
+            let rank = element.outcome.as_ref().and_then(failed_rank)?;
             let of_array = row.array.is_some().then_some(element.element.index);
-            let target = JobTarget { job: row.job, index: target.index.or(of_array) };
-            // An output that cannot be read changes no result.
-            let lines = end_of_output(client, target, rank).await.unwrap_or_default();
-            if !lines.is_empty() {
-                texts.push(format!("{}\n{}", heading(client, target, rank), lines.concat()));
-            }
+            Some((JobTarget { job: row.job, index: target.index.or(of_array) }, rank))
+        })
+    });
+    let tasks: Vec<(JobTarget, Rank)> =
+        tasks.filter(|(_, rank)| Some(*rank) != seen).take(MOST).collect();
+    let mut texts = Vec::new();
+    for (target, rank) in tasks {
+        // An output that cannot be read changes no result.
+        let lines = end_of_output(client, target, rank).await.unwrap_or_default();
+        if !lines.is_empty() {
+            texts.push(format!("{}\n{}", heading(client, target, rank), lines.concat()));
         }
     }
     texts
@@ -72,7 +75,7 @@ fn failed_rank(outcome: &Outcome) -> Option<Rank> {
         Outcome::Failed { rank, .. }
         | Outcome::Signaled { rank, .. }
         | Outcome::OutOfMemory { rank } => Some(*rank),
-        // Another scheduler does not tell the task.
+        // Slurm and Kubernetes do not say which task failed; rank 0 is shown.
         Outcome::Native { .. } => Some(Rank(0)),
         Outcome::Succeeded
         | Outcome::TimedOut
@@ -112,6 +115,7 @@ async fn end_of_output(client: &Client, target: JobTarget, rank: Rank) -> Result
 
 fn shown(text: &str) -> Vec<String> {
     let line = |line: &str| {
+        let line = strip_str(line).to_string();
         // A progress bar writes over its line: its last state counts.
         let last = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default();
         let cut: String = last.replace('\t', "    ").chars().take(LONGEST).collect();
@@ -128,8 +132,8 @@ mod tests {
     #[test]
     fn lines_are_indented_and_safe() {
         assert_eq!(
-            shown("a\tb\r\n10 %\r20 %\n\u{1b}[2J"),
-            ["  | a    b\n", "  | 20 %\n", "  | ?[2J\n"]
+            shown("a\tb\r\n10 %\r20 %\n\u{1b}[1mbold\u{1b}[0m\u{202e}"),
+            ["  | a    b\n", "  | 20 %\n", "  | bold?\n"]
         );
         assert_eq!(shown(&"x".repeat(500)), [format!("  | {}…\n", "x".repeat(400))]);
     }

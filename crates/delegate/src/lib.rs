@@ -7,5 +7,8 @@
 
 mod error;
 pub mod kubernetes;
+mod last_lines;
 mod route;
 pub mod slurm;
+
+pub use last_lines::last_lines;

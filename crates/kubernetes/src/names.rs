@@ -126,6 +126,15 @@ pub const CHECKPOINT: &str = "muster.run/checkpoint";
 /// Annotation of a service's object with its numbers of replicas, as the JSON of [`muster_model::Replicas`].
 pub const REPLICAS: &str = "muster.run/replicas";
 
+/// Returns true for a name that is allowed for every object: a label of RFC 1123, of at most 63 lower-case letters,
+/// digits and, between these, `-`.
+#[must_use]
+pub fn is_label(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let ends = text.starts_with('-') || text.ends_with('-');
+    !text.is_empty() && text.len() <= 63 && !ends && text.chars().all(is_inner)
+}
+
 /// Container in the pod of a RayJob's head that submits its program, and prints what that prints.
 pub const RAY_SUBMITTER: &str = "ray-job-submitter";
 

@@ -9,7 +9,7 @@ for folder in /tmp/mr*-*; do
   [ "$of_muster" = "$muster" ] || [ "$muster" = . ] || continue
   [ "${RAY_AUTH_TOKEN:-$token}" = "$token" ] || [ "$muster" = . ] || continue
   cd "$before" || exit 75
-  . "$folder/variables"
+  [ ! -f "$folder/variables" ] || . "$folder/variables"
   export MUSTER_RAY_FOLDER="$folder"
   export RAY_ADDRESS="$address" RAY_AUTH_TOKEN="$token" RAY_AUTH_MODE=token PATH="${python%/*}:$PATH"
   case $1 in

@@ -4,7 +4,7 @@
 Every task runs this file. Rank 0 starts the head, waits until enough nodes have joined, and runs the
 program; its exit code is the task's. The other ranks join when the head answers, and end with it. Where the
 settings name another cluster, every rank joins that one, and leaves it when it has nothing to do or is stopped.
-What goes wrong is said in one line on stderr, with who is missing.
+What goes wrong is said in one line on stderr, with the nodes that have joined.
 """
 import collections
 import errno
@@ -36,7 +36,7 @@ ADDRESS, PORT = (SETTINGS.get("join") or f'{ENV["MASTER_ADDR"]}:{ENV["MASTER_POR
 PORT = int(PORT)
 # Time for all nodes to join, from the start of this task.
 JOIN_SECS = 300
-# Time after which the log says what a start waits for, and again after each double of it.
+# Time of waiting after which the log says what a start waits for; twice that between later messages.
 TELL_SECS = 30
 # Time after which a head counts as lost that does not answer: a busy one may lose a packet. One that refuses
 # connections counts as lost after a second.
@@ -173,7 +173,7 @@ class Task:
         return bool(self.daemons) and all(start_of(pid) == start for pid, start in self.daemons.items())
 
     def until(self, condition, secs, why):
-        told = self.started + TELL_SECS
+        told = time.monotonic() + TELL_SECS
         while True:
             if self.stopped_by:
                 raise Ended(128 + self.stopped_by)
@@ -183,7 +183,7 @@ class Task:
             if now > self.started + secs:
                 raise Ended(CANNOT_START, why(secs))
             if now > told:
-                told += 2 * TELL_SECS
+                told = now + 2 * TELL_SECS
                 say(f"{why(round(now - self.started))}; waiting up to {secs}s")
             time.sleep(0.1)
 

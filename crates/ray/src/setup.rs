@@ -1,5 +1,5 @@
 //! Job files to begin with on a fleet: a program on a Ray cluster, and a cluster for several programs, both
-//! sized for the nodes. Whoever reads them puts the program in; nothing is submitted.
+//! sized for the nodes. The user adds the program; nothing is submitted.
 
 use std::collections::BTreeMap;
 
@@ -92,13 +92,14 @@ impl RayNodes {
         self.nodes.min(LEAST)
     }
 
-    /// Returns the CPUs of a Ray node, which leave an eighth of the machine to the system.
-    fn worker_cpus(&self) -> Option<u32> {
-        self.cpus.map(|cpus| (cpus - cpus.div_ceil(8)).max(1))
+    /// Returns the CPUs of a Ray node beside others of the same machine, an eighth of which is left to the system.
+    fn worker_cpus(&self, others: u32) -> Option<u32> {
+        self.cpus.map(|cpus| (cpus - cpus.div_ceil(8)).saturating_sub(others).max(1))
     }
 
-    fn worker_memory_gib(&self) -> Option<u64> {
-        self.memory_gib.map(|memory| (memory - memory.div_ceil(8)).max(1))
+    fn worker_memory_gib(&self, others_gib: u64) -> Option<u64> {
+        let left = |memory: u64| (memory - memory.div_ceil(8)).saturating_sub(others_gib).max(1);
+        self.memory_gib.map(left)
     }
 
     fn head_cpus(&self) -> u32 {
@@ -109,13 +110,18 @@ impl RayNodes {
         self.memory_gib.map_or(HEAD_MEMORY_GIB, |memory| (memory / 8).clamp(1, HEAD_MEMORY_GIB))
     }
 
-    /// Returns the lines of a task that has the GPUs of a node.
-    fn task(&self, with_model: bool) -> Vec<(&'static str, String)> {
+    /// Returns the lines of a task that has the GPUs of a node, beside the head's pod where `beside_head`: a RayJob's has
+    /// KubeRay's submitter as well, of 0.5 CPU and 200 MiB (KubeRay 1.6).
+    fn task(&self, with_model: bool, beside_head: bool) -> Vec<(&'static str, String)> {
+        let cpus = if beside_head { self.head_cpus() + 1 } else { 0 };
+        let memory_gib = if beside_head { self.head_memory_gib() + 1 } else { 0 };
         let mut lines = vec![("gpus-per-task", self.gpus.to_string())];
         let model = (with_model && self.has_other_models).then(|| quoted(self.model.as_str()));
         lines.extend(model.map(|model| ("gpu", model)));
-        lines.extend(self.worker_cpus().map(|cpus| ("cpus", cpus.to_string())));
-        lines.extend(self.worker_memory_gib().map(|memory| ("memory", format!("{memory}GiB"))));
+        lines.extend(self.worker_cpus(cpus).map(|cpus| ("cpus", cpus.to_string())));
+        lines.extend(
+            self.worker_memory_gib(memory_gib).map(|memory| ("memory", format!("{memory}GiB"))),
+        );
         lines
     }
 }
@@ -175,7 +181,7 @@ pub fn program_job(setup: &RaySetup<'_>) -> String {
             nodes.head_cpus(),
             nodes.head_memory_gib()
         ));
-        for (name, value) in nodes.task(false) {
+        for (name, value) in nodes.task(false, true) {
             text.push_str(&format!(", {name}: {value}"));
         }
         text.push_str("}\n");
@@ -268,7 +274,7 @@ impl RaySetup<'_> {
     fn tasks(&self, size: &str) -> String {
         let with_model = !matches!(self.place, SetupPlace::Kubernetes { .. });
         let mut text = format!("tasks: {size}\n");
-        for (name, value) in self.nodes.task(with_model) {
+        for (name, value) in self.nodes.task(with_model, false) {
             text.push_str(&format!("{name}: {value}\n"));
         }
         text
@@ -308,11 +314,14 @@ impl RaySetup<'_> {
     }
 }
 
+/// Words that some reader of YAML takes for another type than text.
+const MEANT_OTHERWISE: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+
 /// Returns a value of a job file: as it is if that is a plain word of YAML, else in quotes.
 fn quoted(text: &str) -> String {
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || "./".contains(c))
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-        && !["true", "false", "null", "yes", "no"].contains(&text);
+        && !MEANT_OTHERWISE.contains(&text.to_ascii_lowercase().as_str());
     if is_plain { text.to_owned() } else { json!(text).to_string() }
 }
 
@@ -334,7 +343,7 @@ mod tests {
         let mut fleet = vec![node("a", 8, "h100"), node("b", 8, "h100"), node("c", 4, "l40s")];
         let nodes = RayNodes::of(&fleet).unwrap();
         assert_eq!((nodes.nodes, nodes.gpus, nodes.model.as_str()), (2, 8, "h100"));
-        assert_eq!((nodes.worker_cpus(), nodes.worker_memory_gib()), (Some(56), Some(875)));
+        assert_eq!((nodes.worker_cpus(0), nodes.worker_memory_gib(0)), (Some(56), Some(875)));
         assert!(nodes.has_other_models);
         // A node whose size is unknown leaves the size of all open.
         fleet[1].cpus = CpuMilli(0);
@@ -348,6 +357,27 @@ mod tests {
             device.slice_of = Some("GPU-1".into());
         }
         assert_eq!(RayNodes::of(&fleet), None);
+    }
+
+    /// Head, submitter and worker fit on one node, and leave an eighth of it.
+    #[test]
+    fn a_cluster_of_kuberay_fits_on_one_node() {
+        for (cpus, memory_gib) in [(8, 32), (16, 64), (64, 1000)] {
+            let node = RayNodes {
+                nodes: 1,
+                gpus: 1,
+                model: GpuModel::from("l4"),
+                has_other_models: false,
+                cpus: Some(cpus),
+                memory_gib: Some(memory_gib),
+            };
+            let head_cpus = node.head_cpus() + 1;
+            let used = node.worker_cpus(head_cpus).unwrap() + head_cpus;
+            assert!(used <= cpus * 7 / 8, "{used} of {cpus} CPUs");
+            let head_gib = node.head_memory_gib() + 1;
+            let used = node.worker_memory_gib(head_gib).unwrap() + head_gib;
+            assert!(used <= memory_gib * 7 / 8, "{used} of {memory_gib} GiB");
+        }
     }
 
     #[test]
@@ -370,7 +400,7 @@ mod tests {
         assert_eq!(
             body,
             "program\nkind: ray\ngroups:\n  - {name: head, gpus-per-task: 0, cpus: 2, memory: 8GiB}\n  \
-             - {name: worker, tasks: 2, gpus-per-task: 8, cpus: 56, memory: 875GiB}\ntime: 12h\nqueue: ray\n\
+             - {name: worker, tasks: 2, gpus-per-task: 8, cpus: 53, memory: 866GiB}\ntime: 12h\nqueue: ray\n\
              ray: {python: \"/opt/a b\"}\nrun: python train.py\n\
              kubernetes: {image: \"r/ray:1\", namespace: ray, kuberay: true}\n"
         );

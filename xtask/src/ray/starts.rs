@@ -36,6 +36,8 @@ pub fn measure(daemon: &Daemon, count: u32) -> Result<()> {
         let [job, bare] = [jobs.last(), bare.last()].map(|last| last.map_or(0.0, |time| *time));
         println!("{turn} of {count}: job {job:.2} s, by hand {bare:.2} s");
     }
+    let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+    println!("fastest: as a job {:.2} s, by hand {:.2} s", least(&jobs), least(&bare));
     let [job, bare] = [median(jobs), median(bare)];
     println!(
         "median of {count}, from the start to the first task: as a job {job:.2} s, by hand {bare:.2} s, {:.2} times",

@@ -4,6 +4,7 @@ use anyhow::Result;
 use muster_api::{Client, WaitMode};
 use muster_model::JobId;
 use muster_model::view::JobView;
+use muster_report::amount::count;
 use muster_report::style::clean;
 
 use crate::app::App;
@@ -18,7 +19,7 @@ use crate::track::{self, PATIENCE, Tracker};
 ///
 /// Returns the exit code of the first job, in the order given, that did not succeed; `muster help`
 /// lists the codes that are not the job's own. The last lines of a task that failed are printed on
-/// stderr. JSON: a list of `JobView`.
+/// stderr, of an array those of one element, as in `muster wait 3[7]`. JSON: a list of `JobView`.
 #[derive(Debug, clap::Args)]
 pub struct WaitArgs {
     /// Jobs: 3, an array element 3[7], or a name
@@ -55,8 +56,13 @@ pub async fn run(app: &App, args: WaitArgs) -> Result<u8> {
                 .iter()
                 .filter_map(|element| element.outcome.as_ref())
                 .find(|o| !o.is_success());
-            let why = outcome
-                .map_or(String::new(), |outcome| format!(": {}", clean(&outcome.to_string())));
+            let why = match (outcome, &row.array) {
+                (Some(outcome), _) => format!(": {}", clean(&outcome.to_string())),
+                (None, Some(array)) if array.failed > 0 => {
+                    format!(": {} of {} failed", array.failed, count(array.total.into(), "element"))
+                }
+                (None, _) => String::new(),
+            };
             app.ui.data(&format!("{}: {}{why}\n", target.text(&client), row.state.word()))?;
         }
         let jobs = rows.iter().zip(targets.iter().copied());

@@ -8,7 +8,7 @@ use muster_model::Outcome;
 use muster_model::view::JobState;
 
 use crate::home::{Home, alive, kill};
-use crate::random::CrashRng;
+use crate::random::TestRng;
 
 /// Kills of the daemon; `MUSTER_TEST_KILLS=200` for the long run.
 fn kills() -> u64 {
@@ -21,7 +21,7 @@ fn killing_the_daemon_at_random_moments_loses_and_repeats_nothing() {
     let seed =
         std::env::var("MUSTER_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("seed {seed}");
-    let mut dice = CrashRng(seed);
+    let mut rng = TestRng(seed);
     let home = Home::with_gpus(8);
     let mut file = String::new();
     for job in 1..=JOBS {
@@ -29,7 +29,7 @@ fn killing_the_daemon_at_random_moments_loses_and_repeats_nothing() {
         let _ = writeln!(
             file,
             "---\nname: job{job}\n{gang}\nrun: |\n  echo $RANK >> ran.{job}; sleep {}e-3; exit {}",
-            dice.below(30 * kills()),
+            rng.below(30 * kills()),
             job % 7
         );
     }
@@ -42,7 +42,7 @@ fn killing_the_daemon_at_random_moments_loses_and_repeats_nothing() {
         let gate = home.gate(&format!("back.{moment}"));
         let met = home.sh(&format!("--name met{moment} --gpus 1"), &gate);
         // This sleep does not replace a condition: it makes the moment of the kill random.
-        std::thread::sleep(Duration::from_millis(dice.below(150)));
+        std::thread::sleep(Duration::from_millis(rng.below(150)));
         home.kill_daemon();
         home.start_daemon(None);
         assert!(!home.job(met).state.is_final(), "nobody let it go");

@@ -144,12 +144,10 @@ fn files_edited_by_hand_are_kept() {
     home.write("ray/program.yaml", &edited);
     let shown = init(&home, "--diff").code(1).stdout;
     assert!(shown.contains("-run: python mine.py\n+run: python train.py\n"), "{shown}");
-    let kept = init(&home, "--queue other").code(1);
-    assert!(
-        kept.stderr.contains("edited by hand: program.yaml; nothing was written"),
-        "{}",
-        kept.stderr
-    );
+    // The others are written: the user was told to edit this one.
+    let kept = init(&home, "--queue other").ok().stderr;
+    assert!(kept.contains("kept, since edited by hand: program.yaml\n"), "{kept}");
+    assert!(home.read("ray/lab.yaml").contains("queue: other"));
     assert_eq!(home.read("ray/program.yaml"), edited);
     init(&home, "--force").ok();
     assert!(home.read("ray/program.yaml").contains("train.py"));
@@ -165,12 +163,23 @@ fn mistakes_have_a_next_step() {
     };
     check("nodes: [{name: a}]\n", "", "no node of cluster.yaml has a whole GPU");
     check(CLUSTER, "--on slurm,local", "the files are for one cluster");
+    check(CLUSTER, "--on slurm@login", "write --on slurm");
     check(
         CLUSTER,
         "--on kubernetes --scheduler none",
         "use --scheduler muster, kueue, volcano or kai",
     );
-    check(CLUSTER, "--on kubernetes --queue Lab_1", "`--queue Lab_1` is no name of Kubernetes");
-    check(CLUSTER, "--on kubernetes --namespace a.b", "`--namespace a.b` is no name of Kubernetes");
+    check(
+        CLUSTER,
+        "--on kubernetes --queue Lab_1",
+        "`--queue Lab_1` is not a valid Kubernetes name",
+    );
+    check(
+        CLUSTER,
+        "--on kubernetes --namespace a.b",
+        "`--namespace a.b` is not a valid Kubernetes name",
+    );
+    let long = format!("--on kubernetes --namespace {}", "a".repeat(64));
+    check(CLUSTER, &long, "use at most 63 lower-case letters");
     check(CLUSTER, "--growth-qos a;b", "expected letters, digits");
 }

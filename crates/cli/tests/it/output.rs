@@ -115,6 +115,8 @@ fn the_last_lines_of_what_failed_are_shown() {
     assert!(home.words(&format!("wait {named}")).code(4).stderr.ends_with("  | named\n"));
     // An element of an array has its own output.
     let array = home.sh("--array 0-4 --gpus 1", "echo element $MUSTER_ARRAY_INDEX; exit 5");
+    let whole = home.words(&format!("wait {array}")).code(1).stdout;
+    assert_eq!(whole, format!("{array}: failed: 5 of 5 elements failed\n"));
     let one = home.words(&format!("wait {array}[4]")).code(5).stderr;
     assert!(one.ends_with("  | element 4\n"), "{one}");
 }

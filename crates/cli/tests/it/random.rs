@@ -1,9 +1,9 @@
 //! Random numbers of tests that can be run again.
 
 /// Pseudo-random numbers (splitmix64), so that a failure can be run again.
-pub struct CrashRng(pub u64);
+pub struct TestRng(pub u64);
 
-impl CrashRng {
+impl TestRng {
     /// Returns a number below a bound.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

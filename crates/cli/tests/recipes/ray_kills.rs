@@ -11,7 +11,7 @@ use std::time::Duration;
 use muster_model::view::JobState;
 
 use crate::home::{Home, kill};
-use crate::random::CrashRng;
+use crate::random::TestRng;
 use crate::ray::{PATIENCE, node_folders, nothing_runs_in, processes, submit};
 
 /// Program that waits for a file, and then fails with 7.
@@ -128,12 +128,12 @@ fn kills_at_random_moments_leave_nothing() {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
     };
     let seed = number("MUSTER_TEST_SEED", 1);
-    let mut dice = CrashRng(seed);
+    let mut rng = TestRng(seed);
     let home = Home::with_gpus(2);
     let kills = number("MUSTER_TEST_RAY_KILLS", 2);
     for job in 1..=kills {
-        let victim = Victim::ALL[usize::try_from(dice.below(6)).unwrap()];
-        let after = Duration::from_millis(dice.below(LONGEST_MILLIS));
+        let victim = Victim::ALL[usize::try_from(rng.below(Victim::ALL.len() as u64)).unwrap()];
+        let after = Duration::from_millis(rng.below(LONGEST_MILLIS));
         println!("seed {seed}, job {job}: {victim:?} after {after:?}");
         check(&home, job, victim, Some(after));
     }

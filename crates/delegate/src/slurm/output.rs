@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::last_lines::last_lines;
 use crate::slurm::tool::Tools;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -200,22 +201,11 @@ async fn open(path: &Path, query: &LogQuery) -> Result<File> {
     let mut file = File::open(path).await.map_err(failed)?;
     let from = match (query.offset, query.tail) {
         (Some(offset), _) => offset,
-        (None, Some(lines)) => tail(&tokio::fs::read(path).await.map_err(failed)?, lines),
+        (None, Some(lines)) => last_lines(&mut file, lines).await.map_err(failed)?,
         (None, None) => 0,
     };
     file.seek(SeekFrom::Start(from)).await.map_err(failed)?;
     Ok(file)
-}
-
-/// Returns the offset at which the last lines begin.
-fn tail(bytes: &[u8], lines: u32) -> u64 {
-    let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let ends = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
-    match (lines, ends.map(|(at, _)| at + 1).nth(lines.saturating_sub(1) as usize)) {
-        (0, _) => bytes.len() as u64,
-        (_, Some(at)) => at as u64,
-        (_, None) => 0,
-    }
 }
 
 /// Returns the numeric names in a directory: elements that have started, or attempts of an element.
@@ -285,19 +275,5 @@ mod tests {
         std::fs::write(dir.path().join("3/starts"), marks).unwrap();
         assert_eq!(tasks_by_node(dir.path(), 3), [2, 2, 2, 1]);
         assert!(tasks_by_node(dir.path(), 4).is_empty());
-    }
-
-    #[test]
-    fn the_last_lines_begin_where_they_do() {
-        for (text, lines, rest) in [
-            ("a\nb\nc\n", 1, "c\n"),
-            ("a\nb\nc", 2, "b\nc"),
-            ("a\nb\n", 9, "a\nb\n"),
-            ("a\n", 0, ""),
-            ("", 3, ""),
-        ] {
-            let at = usize::try_from(tail(text.as_bytes(), lines)).unwrap();
-            assert_eq!(&text[at..], rest, "{text:?} {lines}");
-        }
     }
 }

@@ -279,13 +279,21 @@ fn runtime_env(object: &mut ImportedObject, found: &mut FoundJob) {
     let read = super::document::documents(text).ok().and_then(|mut documents| documents.pop());
     match read.map(|document| document.value).filter(Value::is_object) {
         Some(mut value) => {
+            let mut unknown = Vec::new();
             if let Some(fields) = value.as_object_mut() {
-                fields.retain(|name, _| RUNTIME_ENV_FIELDS.contains(&name.as_str()));
+                fields.retain(|name, _| {
+                    let is_known = RUNTIME_ENV_FIELDS.contains(&name.as_str());
+                    unknown.extend((!is_known).then(|| name.clone()));
+                    is_known
+                });
             }
             found.draft.ray.get_or_insert_default().runtime_env = Some(value);
-            object.field(at, "ray: {runtime-env}");
+            match unknown.join(", ") {
+                names if names.is_empty() => object.field(at, "ray: {runtime-env}"),
+                names => object.lost(at, &format!("Ray ignores {names}; the rest is in the job")),
+            }
         }
-        None => object.lost(at, "it is no mapping"),
+        None => object.lost(at, "it is not a mapping"),
     }
 }
 

@@ -104,7 +104,7 @@ fn pending_reason(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Reason {
     }
     if let Some(code) = tasks.iter().find_map(submitter_exit) {
         let text = format!(
-            "the program has ended before KubeRay saw all pods ready, so that KubeRay does not notice: cancel the job (`ray job submit` ended with {code})"
+            "the program ended (`ray job submit` exited with {code}), but KubeRay still waits for pods to be ready and holds the GPUs; `muster cancel` frees them"
         );
         return native("EndedUnnoticed", &text);
     }

@@ -218,12 +218,12 @@ pub(super) fn unsupported(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str,
             "write `run`, or use `muster export kubernetes`",
         );
     }
-    if let Some(folder) = task.runtime_env.as_deref().and_then(local_folder) {
+    if let Some(path) = task.runtime_env.as_deref().and_then(local_path) {
         refuse(
             &format!(
-                "the runtime environment has the folder `{folder}`, which KubeRay's submitter does not see"
+                "the runtime environment has the path `{path}`, which KubeRay's submitter does not see"
             ),
-            "name an archive by its URL, send the folder with `kubernetes: {send: …}`, or use `muster export kubernetes`",
+            "leave `working_dir` out and send the folder with `kubernetes: {send: …}`: the program starts in it; list packages by name, or name an archive by its URL; or use `muster export kubernetes`",
         );
     }
     if task.runtime_env.as_deref().is_some_and(|text| text.contains(['$', '`'])) {
@@ -255,12 +255,16 @@ pub(super) fn unsupported(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str,
     }
 }
 
-/// Returns the first folder of a runtime environment that Ray would read where the program is submitted.
-fn local_folder(runtime_env: &str) -> Option<String> {
+/// Returns the first path of a runtime environment that Ray would read where the program is submitted: a folder, a file
+/// of requirements (`pip`, `uv`), or a file that describes an environment of conda.
+fn local_path(runtime_env: &str) -> Option<String> {
     let fields: Value = serde_json::from_str(runtime_env).ok()?;
     let modules = fields["py_modules"].as_array().into_iter().flatten();
-    let paths = modules.chain([&fields["working_dir"]]).filter_map(Value::as_str);
-    paths.into_iter().find(|path| !path.contains("://")).map(str::to_owned)
+    let named = ["working_dir", "pip", "uv"].map(|name| &fields[name]);
+    let paths = modules.chain(named).filter_map(Value::as_str);
+    let mut local = paths.filter(|path| !path.contains("://"));
+    let is_file = |path: &&str| path.ends_with(".yml") || path.ends_with(".yaml");
+    local.next().or(fields["conda"].as_str().filter(is_file)).map(str::to_owned)
 }
 
 /// Returns what KubeRay does differently.

@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use muster_model::advice::{Advice, ControlPlane, Fact, Label, SiteProfile};
+use muster_model::payload::shell_word;
 
 use crate::cmd::init::RayHost;
 
-/// Asked facts that the commands are made of.
+/// Question, as far as the commands depend on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NextInput<'a> {
     /// Site that was advised; `None` for one workload.
@@ -72,9 +73,10 @@ fn start_ray(host: RayHost, label: &Label, job: Option<&Path>) -> Vec<String> {
         Some(_) if host == RayHost::Slurm => "hybrid/cluster-batch.yaml",
         _ => "cluster.yaml",
     };
-    let job = job.filter(|job| job.as_os_str() != "-").map(|job| match host {
-        RayHost::Kubernetes => format!("muster export kuberay {}", job.display()),
-        RayHost::Machine | RayHost::Slurm => format!("muster run --on {on} {}", job.display()),
+    let job = job.filter(|job| job.as_os_str() != "-");
+    let job = job.map(|job| shell_word(&job.to_string_lossy())).map(|job| match host {
+        RayHost::Kubernetes => format!("muster export kuberay {job}"),
+        RayHost::Machine | RayHost::Slurm => format!("muster run --on {on} {job}"),
     });
     let init = format!("muster init ray --cluster {cluster} --on {on}");
     std::iter::once(init).chain(job).collect()

@@ -1,6 +1,6 @@
 //! Files that are regenerated from the same description. Each has a fingerprint of its content in
 //! its header, so that an unchanged file can be overwritten and one that was edited by hand is
-//! kept.
+//! kept: with all others where they belong together, else alone.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -77,13 +77,26 @@ pub struct EarlierFiles {
     diff: bool,
 }
 
+/// Treatment of the others where a file was edited by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherFiles {
+    /// No file is written: they belong together.
+    Keep,
+    /// All others are written, and the edited ones are named.
+    Write,
+}
+
 /// Writes the files of `dir`, prints them where that is `-`, or shows what would change. `of` says what they are for.
 /// Returns the exit code if only the changes were asked for.
+///
+/// # Errors
+/// When a file cannot be read or written, or was edited by hand where `others` are kept then, too.
 pub fn deliver(
     app: &App,
     dir: &Path,
     files: &[GeneratedFile],
     earlier: EarlierFiles,
+    others: OtherFiles,
     of: &str,
 ) -> Result<Option<u8>> {
     if dir == Path::new("-") {
@@ -95,11 +108,21 @@ pub fn deliver(
         app.ui.data(&shown)?;
         return Ok(Some(if shown.is_empty() { 0 } else { FAILURE }));
     } else {
-        let changed = match write(dir, files, earlier.force)? {
+        let edited = if earlier.force { Vec::new() } else { edited(dir, files)? };
+        if !edited.is_empty() && others == OtherFiles::Keep {
+            return Err(refusal(dir, &edited).into());
+        }
+        let all = files.iter().filter(|file| !edited.contains(&file.name)).collect::<Vec<_>>();
+        let changed = match write(dir, &all)? {
             0 => "all unchanged".to_owned(),
             changed => format!("{changed} written; nothing was run"),
         };
         app.ui.status(&format!("{}: {} files for {of}; {changed}", dir.display(), files.len()));
+        if !edited.is_empty() {
+            let names = edited.join(", ");
+            app.ui.status(&format!("kept, since edited by hand: {names}"));
+            app.ui.hint("--diff shows what would change in them, --force overwrites them");
+        }
     }
     Ok(None)
 }
@@ -150,9 +173,30 @@ fn without_secrets(text: &str) -> String {
     text.lines().map(veil).collect()
 }
 
-/// Writes all files, or none if one was edited by hand and `force` is not set. Returns the number
-/// of files that were new or changed.
-fn write(dir: &Path, files: &[GeneratedFile], force: bool) -> Result<usize> {
+/// Returns the names of the files that were edited by hand.
+fn edited(dir: &Path, files: &[GeneratedFile]) -> Result<Vec<&'static str>> {
+    let mut names = Vec::new();
+    for file in files {
+        let now = existing(dir, file)?;
+        if now.is_some_and(|now| !is_unedited(&now) && now != file.text) {
+            names.push(file.name);
+        }
+    }
+    Ok(names)
+}
+
+fn refusal(dir: &Path, edited: &[&str]) -> Failure {
+    let what = format!(
+        "{} contains files edited by hand: {}; nothing was written",
+        dir.display(),
+        edited.join(", ")
+    );
+    Failure { code: FAILURE, ..Failure::new(what) }
+        .hint("--diff shows what would change, --force overwrites, -o names another directory")
+}
+
+/// Writes files. Returns the number of those that were new or changed.
+fn write(dir: &Path, files: &[&GeneratedFile]) -> Result<usize> {
     // 1. Compare with the existing files.
     if dir.exists() && !dir.is_dir() {
         return Err(Failure::usage(format!("{} is a file, not a directory", dir.display()))
@@ -160,25 +204,10 @@ fn write(dir: &Path, files: &[GeneratedFile], force: bool) -> Result<usize> {
             .into());
     }
     let mut changed = Vec::new();
-    let mut touched = Vec::new();
     for file in files {
-        let now = existing(dir, file)?;
-        if now.as_ref().is_some_and(|now| !is_unedited(now) && *now != file.text) {
-            touched.push(file.name);
-        }
-        if now.as_ref() != Some(&file.text) {
+        if existing(dir, file)?.as_ref() != Some(&file.text) {
             changed.push(file);
         }
-    }
-    if !touched.is_empty() && !force {
-        let what = format!(
-            "{} contains files edited by hand: {}; nothing was written",
-            dir.display(),
-            touched.join(", ")
-        );
-        return Err(Failure { code: FAILURE, ..Failure::new(what) }
-            .hint("--diff shows what would change, --force overwrites, -o names another directory")
-            .into());
     }
 
     // 2. Write each file under a temporary name and rename it, so that a partial file is never
@@ -232,7 +261,7 @@ mod tests {
     fn a_password_is_not_shown() {
         let dir = tempfile::tempdir().unwrap();
         let file = GeneratedFile::new("slurm", "slurmdbd.conf", "A=1\nStoragePass=old\n");
-        write(dir.path(), &[file], false).unwrap();
+        write(dir.path(), &[&file]).unwrap();
         let file = GeneratedFile::new("slurm", "slurmdbd.conf", "A=1\nStoragePass=new\n");
         let shown = diff(dir.path(), std::slice::from_ref(&file)).unwrap();
         assert!(

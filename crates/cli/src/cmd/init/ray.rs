@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use muster_kubernetes::names;
 use muster_kubernetes::ray_setup::{self, RayQueue};
 use muster_kubernetes::render::{self, GangScheduler, JobForm};
 use muster_model::advice::{ControlPlane, Label};
@@ -13,7 +14,7 @@ use muster_ray::setup::{self, RayNodes, RaySetup, SetupPlace};
 use muster_spec::{SubmissionSite, parse_cluster};
 use serde_json::Map;
 
-use super::generated::{self, EarlierFiles, GeneratedFile};
+use super::generated::{self, EarlierFiles, GeneratedFile, OtherFiles};
 use crate::app::App;
 use crate::cmd::export::kubernetes::{SchedulerName, with_input};
 use crate::cmd::inventory::summary;
@@ -28,7 +29,7 @@ Examples:
   muster init ray --cluster cluster.yaml --on slurm --growth-qos idle --queue lab/rl
   muster init ray --cluster cluster.yaml --on kubernetes --scheduler kueue --queue rl -o kuberay
   muster init ray --cluster cluster.yaml --on auto --site site.yaml --diff
-  muster check ray ray";
+  muster check ray kuberay";
 
 /// Write what makes Ray a workload of Slurm or Kubernetes: job files, and the queue for them
 ///
@@ -39,8 +40,8 @@ Examples:
 ///
 /// --on says what the files are for: local, slurm, kubernetes, or auto, which is what `muster advise`
 /// recommends for the site file. Without it this is auto where there is a site file, else slurm. Read
-/// the files; nothing is run. On a later run, files that were edited by hand are kept and all others
-/// are overwritten. See docs/ray.md.
+/// the files; nothing is run. On a later run, files that were edited by hand are kept and named, and
+/// all others are overwritten. See docs/ray.md.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct InitRayArgs {
@@ -126,8 +127,7 @@ impl RayHost {
     }
 }
 
-/// Time that a preempted node has: Ray leaves it within the 30 s that a job has by default, and Slurm keeps it for
-/// the whole time.
+/// Slurm's GraceTime for preempted nodes: twice the default `grace` of a job (30 s), within which Ray leaves the node.
 const GRACE: Span = Span::from_secs(60);
 
 /// Accepts a name that shells and files need no quotes for.
@@ -137,7 +137,7 @@ fn word(text: &str) -> Result<String, String> {
     if is_word {
         Ok(text.to_owned())
     } else {
-        Err("expected letters, digits, `-`, `_`, `.`".to_owned())
+        Err("expected letters, digits, `-`, `_`, `.`; in a queue also `/`".to_owned())
     }
 }
 
@@ -173,7 +173,9 @@ pub fn run(app: &App, args: &InitRayArgs) -> Result<u8> {
     // 3. Write them.
     let on = host.on();
     let of = format!("Ray on {}: {}", host.title(), summary(&cluster.nodes));
-    if let Some(code) = generated::deliver(app, &args.output, &files, args.earlier, &of)? {
+    if let Some(code) =
+        generated::deliver(app, &args.output, &files, args.earlier, OtherFiles::Write, &of)?
+    {
         return Ok(code);
     }
     if args.output != Path::new("-") {
@@ -196,7 +198,12 @@ fn host(app: &App, args: &InitRayArgs) -> Result<RayHost> {
     args.site.check_applies(&app.global)?;
     match &app.global.on {
         Some(On::Cluster(ClusterName::Local)) => Ok(RayHost::Machine),
-        Some(On::Cluster(ClusterName::Slurm | ClusterName::SlurmAt(_))) => Ok(RayHost::Slurm),
+        Some(On::Cluster(ClusterName::Slurm)) => Ok(RayHost::Slurm),
+        Some(On::Cluster(ClusterName::SlurmAt(_))) => {
+            Err(Failure::usage("the files are for any Slurm: no host is asked")
+                .hint("write --on slurm")
+                .into())
+        }
         Some(On::Cluster(ClusterName::Kubernetes(_))) => Ok(RayHost::Kubernetes),
         Some(On::Several(_)) => Err(Failure::usage("the files are for one cluster")
             .hint("run it once for each, such as: --on slurm -o ray-slurm")
@@ -247,10 +254,12 @@ fn kubernetes(args: &InitRayArgs, nodes: &RayNodes) -> Result<Vec<(&'static str,
     let queue = kubernetes_queue(args);
     let namespace = ("--namespace", args.namespace.as_str());
     for (option, name) in queue.split('/').map(|part| ("--queue", part)).chain([namespace]) {
-        if !is_name(name) {
-            return Err(Failure::usage(format!("`{option} {name}` is no name of Kubernetes"))
-                .hint("names there have lower-case letters, digits and, between these, `-`")
-                .into());
+        if !names::is_label(name) {
+            return Err(Failure::usage(format!(
+                "`{option} {name}` is not a valid Kubernetes name"
+            ))
+            .hint("use at most 63 lower-case letters, digits and, between these, `-`")
+            .into());
         }
     }
     let place = SetupPlace::Kubernetes {
@@ -277,12 +286,6 @@ fn kubernetes(args: &InitRayArgs, nodes: &RayNodes) -> Result<Vec<(&'static str,
     files.push(("queue.yaml", of_queue.manifest()));
     files.push(("install.sh", of_queue.steps(&option)));
     Ok(files)
-}
-
-/// Returns true for a name that objects of Kubernetes may have (RFC 1123, without dots).
-fn is_name(text: &str) -> bool {
-    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    text.chars().all(is_inner) && !text.is_empty() && text.trim_matches('-') == text
 }
 
 /// Returns the objects of a job file, as `muster export kuberay` writes them.

@@ -12,7 +12,7 @@ use muster_slurm::init::{
 use muster_spec::quantity::{parse_bytes, parse_span};
 use muster_spec::{parse_cluster, parse_queues};
 
-use super::generated::{self, EarlierFiles, GeneratedFile};
+use super::generated::{self, EarlierFiles, GeneratedFile, OtherFiles};
 use crate::app::App;
 use crate::args::whole_number;
 use crate::cmd::inventory::summary;
@@ -36,8 +36,8 @@ Examples:
 ///
 /// Nodes, GPUs and switches come from the cluster file; accounts, shares, limits and preemption
 /// come from the queue file. Properties of queues that Slurm cannot express are printed, and listed
-/// in accounts.sh. Read the files and install them; nothing is run. On a later run, files that were
-/// edited by hand are kept and all others are overwritten. See docs/slurm.md.
+/// in accounts.sh. Read the files and install them; nothing is run. A later run overwrites them; if one
+/// was edited by hand, it is named and nothing is written. See docs/slurm.md.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct InitSlurmArgs {
@@ -228,9 +228,14 @@ pub fn run(app: &App, args: &InitSlurmArgs) -> Result<u8> {
         made.files.iter().map(|(name, text)| GeneratedFile::new("slurm", name, text)).collect();
 
     // 3. Write them.
-    if let Some(code) =
-        generated::deliver(app, &args.output, &files, args.earlier, &summary(&cluster.nodes))?
-    {
+    if let Some(code) = generated::deliver(
+        app,
+        &args.output,
+        &files,
+        args.earlier,
+        OtherFiles::Keep,
+        &summary(&cluster.nodes),
+    )? {
         return Ok(code);
     }
     print_notes(app, args, &made);

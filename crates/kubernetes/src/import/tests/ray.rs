@@ -254,6 +254,14 @@ fn a_growing_cluster_comes_back() {
     assert!(!report.options.iter().any(lost), "{:?}", report.options);
 }
 
+#[test]
+fn what_ray_ignores_of_a_runtime_environment_is_told() {
+    let report = imported(&ray_job().replace("{A: \"1\"}", "{A: \"1\"}\n    bogus: [a]"));
+    assert!(report.job.contains("env_vars") && !report.job.contains("bogus"), "{}", report.job);
+    let lost = report.options.iter().find(|one| one.becomes == ImportOutcome::NotMapped).unwrap();
+    assert_eq!(lost.text, "Ray ignores bogus; the rest is in the job");
+}
+
 /// `kubectl get rayjob,raycluster -o yaml` lists a RayJob with the RayCluster that it made.
 #[test]
 fn the_cluster_of_a_ray_job_is_a_part_of_it() {

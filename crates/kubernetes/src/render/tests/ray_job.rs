@@ -214,15 +214,17 @@ fn what_kuberay_cannot_do_is_said() {
     packed.groups[1].tasks_per_node = Some(2);
     refused(&packed, Kueue, "one Ray node");
     for (runtime_env, expected) in [
-        (r#"{"working_dir":"code"}"#, "the folder `code`"),
-        (r#"{"py_modules":["s3://a","lib"]}"#, "the folder `lib`"),
+        (r#"{"working_dir":"code"}"#, "the path `code`"),
+        (r#"{"py_modules":["s3://a","lib"]}"#, "the path `lib`"),
+        (r#"{"pip":"requirements.txt"}"#, "the path `requirements.txt`"),
+        (r#"{"conda":"env.yml"}"#, "the path `env.yml`"),
         (r#"{"env_vars":{"A":"$HOME"}}"#, "would expand"),
     ] {
         let change = |task: &mut RayTask| task.runtime_env = Some(runtime_env.to_owned());
         let found = ray(&tune(), change, Kueue, JobForm::RayJob).unwrap_err();
         assert!(found[0].what.contains(expected), "{found:?}");
     }
-    let remote = r#"{"env_vars":{"A":"b"},"working_dir":"https://example.com/code.zip"}"#;
+    let remote = r#"{"conda":"base","env_vars":{"A":"b"},"pip":["a"],"working_dir":"https://example.com/code.zip"}"#;
     let change = |task: &mut RayTask| task.runtime_env = Some(remote.to_owned());
     let rendered = ray(&tune(), change, Kueue, JobForm::RayJob).unwrap();
     assert_eq!(rendered.objects.last().unwrap()["spec"]["runtimeEnvYAML"], remote);
