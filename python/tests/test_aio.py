@@ -11,8 +11,8 @@ import pytest
 from conftest import until
 
 import muster
-from muster import aio, waiting
-from muster.calls import Pause
+from muster import aio, blocking, concurrent, daemon
+from muster.calls import Command, Pause
 
 
 def in_a_loop(work: Coroutine[Any, Any, None]) -> None:
@@ -52,12 +52,12 @@ def test_more_waits_than_the_daemon_has_connections_for_one_user(
     refused: list[float] = []
 
     def pause(seconds: float) -> Pause:
-        if seconds == waiting._BUSY_PAUSE:
+        if seconds == daemon._BUSY_PAUSE:
             refused.append(seconds)
             go.touch()
         return Pause(seconds)
 
-    monkeypatch.setattr(waiting, "Pause", pause)
+    monkeypatch.setattr(daemon, "Pause", pause)
 
     async def work() -> None:
         job = await aio.run(f"until test -e {go}; do sleep 0.02; done; exit 5")
@@ -83,16 +83,31 @@ def test_lines_are_followed_and_following_can_stop(tmp_path: Path) -> None:
     in_a_loop(work())
 
 
-def test_waiting_ends_in_time_and_can_be_cancelled(blocker: muster.Job) -> None:
+def test_waiting_ends_in_time_and_can_be_cancelled(
+    blocker: muster.Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = asyncio.open_unix_connection
+    opened: list[asyncio.StreamWriter] = []
+
+    async def recorded(path: str) -> Any:
+        reader, writer = await connect(path)
+        opened.append(writer)
+        return reader, writer
+
     async def work() -> None:
         job = await aio.run("true", gpus=1)
         with pytest.raises(muster.WaitTimeout):
             await job.wait(timeout=0.05)
-        waiting = asyncio.ensure_future(job.wait())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "open_unix_connection", recorded)
+            waiting = asyncio.ensure_future(job.wait())
+            # The first connection lists the job, the second is the long poll.
+            while len(opened) < 2:
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert opened[-1].is_closing()
         await job.hold()
         assert await job.state() == "held"
         await job.release()
@@ -142,9 +157,55 @@ def _children() -> list[str]:
 
 
 def test_following_ends_its_process_when_the_iterator_is_closed() -> None:
+    job = muster.run("echo one; sleep 600")
+    lines = job.logs(follow=True)
+    assert next(lines) == "one\n"
+    assert _children()
+    lines.close()  # type: ignore[attr-defined]
+    assert not _children()
+    job.cancel()
+
+
+def test_following_ends_with_the_job() -> None:
     job = muster.run(["sleep", "600"])
     until(lambda: job.state == "running", "it runs")
     lines = job.logs(follow=True)
     job.cancel()
     assert list(lines) == []
     assert not _children()
+
+
+def test_carriage_returns_and_bytes_that_are_not_text() -> None:
+    job = muster.run("printf 'a\\rb\\r\\n\\303\\274\\n\\377'")
+    assert job.wait() == 0
+    expected = ["a\rb\r\n", "ü\n", "\ufffd"]
+    assert job.logs() == "".join(expected)
+    assert list(job.logs(follow=True)) == expected
+
+    async def work() -> None:
+        same = await aio.job(job.id)
+        assert await same.logs() == "".join(expected)
+        assert [line async for line in same.logs(follow=True)] == expected
+
+    in_a_loop(work())
+
+
+def test_long_lines() -> None:
+    length = 1 << 25
+    command = Command(["sh", "-c", f"head -c {length} /dev/zero; echo; echo end"])
+    assert [len(line) for line in blocking.lines(command)] == [length + 1, 4]
+
+    async def work() -> None:
+        assert [len(line) async for line in concurrent.lines(command)] == [length + 1, 4]
+
+    in_a_loop(work())
+
+
+def test_jobs_of_two_clusters_are_not_waited_for_together() -> None:
+    async def work() -> None:
+        here = await aio.run("true")
+        other = aio.Job(aio.connect("slurm"), here.target, "other")
+        with pytest.raises(muster.UsageError, match="one cluster"):
+            await aio.wait([here, other])
+
+    in_a_loop(work())

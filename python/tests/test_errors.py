@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ def test_a_wrong_value_has_the_hint_of_the_parser() -> None:
         (b"true", {}, "a str is a command"),
         ("true", {"env": {"A": object()}}, "text, numbers"),
         ("true", {"array": range(0)}, "array=range"),
+        ("echo \udc80", {}, "the field 'run' is not valid Unicode text: '\\udc80'"),
+        ("true", {"env": {"\ud800": "x"}}, "the field 'env' is not valid Unicode"),
     ],
 )
 def test_values_that_are_no_job_are_refused_before_anything_is_asked(
@@ -140,3 +143,8 @@ def test_job_files_are_one_field_a_line() -> None:
     text = jobfile.write({"run": "a", "time": 1}, {"gpus_per_task": 2, "time": None, "array": [1, 3]})
     assert text == 'run: "a"\ntime: 1\ngpus-per-task: 2\narray: "1,3"\n'
     assert jobfile.write("x", {"array": range(9, 0, -4)}) == 'run: "x"\narray: "1-9:4"\n'
+
+
+def test_fields_of_a_dict_are_converted_as_the_others() -> None:
+    text = jobfile.write({"run": "x", "array": range(3), "after": 12, "gpus": Fraction(1, 2), "queue": None}, {})
+    assert text == 'run: "x"\narray: "0-2"\nafter: "12"\ngpus: 0.5\nqueue: null\n'

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
+import json
+import numbers
 import os
 import pickle
 import subprocess
 from pathlib import Path
+from typing import Any, Dict
 
 import pytest
 from conftest import GPUS, until
@@ -93,6 +97,7 @@ def test_a_failed_dependency_is_125_and_jobs_stand_for_their_numbers() -> None:
     second = muster.run("true", after=first)
     third = muster.run("true", after=[f"afterany:{first}"])
     assert muster.wait([first, second, third]) == [1, 125, 0]
+    assert muster.run({"run": "true", "after": first, "array": range(2)}).wait() == 1
     with pytest.raises(muster.JobFailed, match=f"job {first} did not end as its dependency requires"):
         second.wait(check=True)
 
@@ -110,6 +115,35 @@ def test_waiting_for_a_cancelled_job(blocker: muster.Job) -> None:
     job.cancel()  # again, which changes nothing
 
 
+def test_a_timeout_of_0_looks_once(blocker: muster.Job, tmp_path: Path) -> None:
+    job = muster.run("exit 3", array=2)
+    with pytest.raises(muster.WaitTimeout):
+        muster.wait([job, blocker], timeout=0)
+    job.wait()
+    assert (job.wait(timeout=0), job[1].wait(timeout=0)) == (1, 3)
+    # Elsewhere the program is asked.
+    program = tmp_path / "muster"
+    program.write_text('#!/bin/sh\ncat "$0.$1"\n')
+    program.chmod(0o700)
+    there = muster.Job(muster.connect("slurm", binary=program), job.target, "there")
+    for state, code in (("done", 0), ("pending", None)):
+        row: Dict[str, Any] = {"state": state, "array": None, "elements": []}
+        Path(f"{program}.show").write_text(json.dumps({"job": row}))
+        if code is None:
+            with pytest.raises(muster.WaitTimeout):
+                there.wait(timeout=0)
+        else:
+            assert there.wait(timeout=0) == code
+
+
+def test_jobs_of_two_clusters_are_not_waited_for_together() -> None:
+    job = muster.run("true")
+    other = muster.Job(muster.connect("slurm"), job.target, "other")
+    for jobs in ([job, other], [other, job]):
+        with pytest.raises(muster.UsageError, match="all jobs must be of one cluster"):
+            muster.wait(jobs)
+
+
 def test_arrays_have_elements() -> None:
     job = muster.run("echo $MUSTER_ARRAY_INDEX; test $MUSTER_ARRAY_INDEX != 3", array=range(1, 6, 2))
     element = job[3]
@@ -123,8 +157,35 @@ def test_arrays_have_elements() -> None:
     assert muster.job(f"{job}[3]") == muster.job(f"{job}_3") == element
     with pytest.raises(muster.NotFound):
         job[2].wait()
+    with pytest.raises(TypeError, match="not iterable"):
+        list(job)  # type: ignore[call-overload]
+
+
+class Number:
+    """Integer of another library, such as numpy."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+    __int__ = __index__
+
+
+numbers.Integral.register(Number)
+
+
+def test_indices_of_elements() -> None:
+    job = muster.run("exit $MUSTER_ARRAY_INDEX", array=[0, 2], restart={"max": Number(1)})
+    element = job[Number(2)]
+    assert (element.index, type(element.index), element.wait()) == (2, int, 2)
+    with pytest.raises(muster.UsageError, match="cannot be negative"):
+        job[-1]
+    with pytest.raises(muster.UsageError, match="is an element of an array"):
+        element[0]
     with pytest.raises(TypeError):
-        list(job)
+        job["0"]  # type: ignore[index]
 
 
 def test_elements_can_be_cancelled_alone(blocker: muster.Job) -> None:
@@ -147,7 +208,8 @@ def test_following_yields_lines_while_the_job_runs(tmp_path: Path) -> None:
     job = muster.run(f"echo one; until test -e {go}; do sleep 0.02; done; printf two")
     lines = job.logs(follow=True)
     assert next(lines) == "one\n"
-    assert job.state == "running"
+    # The line can be read before the daemon has recorded the start.
+    until(lambda: job.state == "running", "it runs")
     go.touch()
     assert list(lines) == ["two"]
 
@@ -239,7 +301,11 @@ def test_jobs_can_be_used_after_a_fork() -> None:
     job = muster.run("exit 6")
     child = os.fork()
     if child == 0:
-        os._exit(job.wait())
+        code = 99
+        try:
+            code = job.wait()
+        finally:
+            os._exit(code)  # Otherwise the child would go on with the tests.
     _, status = os.waitpid(child, 0)
     assert os.WEXITSTATUS(status) == 6 == job.wait()
 
@@ -249,6 +315,23 @@ def test_warnings_of_muster_are_python_warnings() -> None:
         job = muster.run("true", env={"RANK": "7"})
     assert caught[0].filename == __file__
     job.wait()
+    with pytest.warns(muster.MusterWarning) as caught:
+        muster.connect().run("true", env={"RANK": "7"}).wait()
+    assert caught[0].filename == __file__
+
+    async def work() -> None:
+        await muster.aio.run("true", env={"RANK": "7"})
+
+    with pytest.warns(muster.MusterWarning) as caught:
+        asyncio.run(work())
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_has_the_job() -> None:
+    with pytest.raises(muster.MusterWarning) as raised:
+        muster.run("exit 4", env={"RANK": "7"})
+    assert [job.wait() for job in raised.value.jobs] == [4]
 
 
 def test_many_jobs_are_waited_for_at_once() -> None:

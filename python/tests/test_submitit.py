@@ -89,6 +89,25 @@ def test_an_exception_comes_back(executor: submitit.AutoExecutor) -> None:
     assert "ValueError" in (job.stderr() or "")
 
 
+def test_programs_that_name_no_cluster_use_muster_unless_there_is_slurm(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    assert submitit.AutoExecutor(tmp_path).cluster == "muster"
+    (tmp_path / "srun").touch(mode=0o700)
+    monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}{tmp_path}")
+    assert submitit.AutoExecutor.which() == "slurm"
+    monkeypatch.setenv("PATH", "/var/empty")
+    assert submitit.AutoExecutor.which() == "local"
+
+
+def test_jobs_of_the_client_are_dependencies(executor: submitit.AutoExecutor) -> None:
+    first = muster.run("exit 1")
+    executor.update_parameters(muster_after=first)
+    job = executor.submit(add, 1, 2)
+    assert job_of(job).wait() == 125
+
+
 def test_a_map_is_one_array(executor: submitit.AutoExecutor) -> None:
     executor.update_parameters(muster_array_parallelism=2)
     jobs = executor.map_array(add, range(4), range(4))

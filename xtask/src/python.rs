@@ -1,6 +1,6 @@
 //! Runs the tests of the Python client (`python/`) against the real daemon, with the real submitit: both from a
 //! virtual environment under `target/`, which is kept between runs. Where PyPI cannot be reached the reason
-//! is printed, and the tests count as skipped.
+//! is printed, and the tests count as skipped. A client that cannot be installed or imported fails the step.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,7 @@ pub fn run(root: &Path, words: &[&str], totals: &mut Totals) -> Result<()> {
             return Ok(());
         }
     };
+    install_client(root, &python)?;
     let mut build = Command::new(cargo());
     build.args(["build", "--quiet", "--package", "muster"]).current_dir(root);
     tools::succeed(&mut build)?;
@@ -60,19 +61,33 @@ pub fn run(root: &Path, words: &[&str], totals: &mut Totals) -> Result<()> {
     binaries::watch(&mut tests, "python", totals)
 }
 
-/// Returns an interpreter that has the client and all libraries; creates the virtual environment if needed.
+/// Returns an interpreter that has the pinned packages; creates the virtual environment if needed.
 fn interpreter(root: &Path) -> Result<PathBuf> {
-    let folder = root.join("target/python");
+    let content = format!("{}\n{}\n", PINS.join("\n"), root.display());
+    // Without the client: an error in it must not look like a missing environment.
+    let environment =
+        Venv { folder: &folder(root), content: &content, modules: "mypy, pytest, submitit" };
+    environment.interpreter(system_python, &[], |python| venv::install(python, &PINS))
+}
+
+/// Installs the client from its source tree, again when its `pyproject.toml` has changed, and imports it.
+fn install_client(root: &Path, python: &Path) -> Result<()> {
     let client = root.join("python");
     let project = fs::read_to_string(client.join("pyproject.toml")).context("pyproject.toml")?;
-    let content = format!("{}\n{}\n{project}", PINS.join("\n"), root.display());
-    let environment =
-        Venv { folder: &folder, content: &content, modules: "muster.submitit, mypy, pytest" };
-    environment.interpreter(system_python, &[], |python| {
-        venv::install(python, &PINS)?;
+    let stamp = folder(root).join("client");
+    if fs::read_to_string(&stamp).ok().as_ref() != Some(&project) {
         let client = client.to_string_lossy();
-        venv::install(python, &["--no-build-isolation", "--no-deps", "--editable", &client])
-    })
+        venv::install(python, &["--no-build-isolation", "--no-deps", "--editable", &client])?;
+        fs::write(&stamp, &project).with_context(|| stamp.display().to_string())?;
+    }
+    let mut import = Command::new(python);
+    import.args(["-c", "import muster, muster.submitit"]).env("PYTHONDONTWRITEBYTECODE", "1");
+    tools::succeed(&mut import).context("the client cannot be imported")
+}
+
+/// Returns the folder of the virtual environment.
+fn folder(root: &Path) -> PathBuf {
+    root.join("target/python")
 }
 
 /// Returns an interpreter that is new enough and can make virtual environments.

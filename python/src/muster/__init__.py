@@ -111,15 +111,23 @@ def job(job: Union[int, str], *, on: Optional[str] = None) -> Job:
     return connect(on).job(job)
 
 
-def jobs(*, on: Optional[str] = None, **filters: Any) -> List[Job]:
-    """Lists jobs that have not ended; see `Client.jobs` for the filters."""
-    return connect(on).jobs(**filters)
+def jobs(
+    *,
+    on: Optional[str] = None,
+    all: bool = False,
+    user: Optional[str] = None,
+    queue: Optional[str] = None,
+    state: Optional[str] = None,
+    name: Optional[str] = None,
+) -> List[Job]:
+    """Lists jobs that have not ended, or `all`; `name` may have `*` and `?`."""
+    return connect(on).jobs(all=all, user=user, queue=queue, state=state, name=name)
 
 
 def wait(jobs: Iterable[Job], timeout: Optional[float] = None, *, check: bool = False) -> List[int]:
     """Waits until all jobs have ended and returns their exit codes; see `Job.wait`.
 
-    All must be of one cluster.
+    Raises `UsageError` if they are not all of one cluster.
     """
     found = list(jobs)
     return found[0].client.wait(found, timeout, check=check) if found else []

@@ -11,29 +11,28 @@ from __future__ import annotations
 import datetime
 import os
 from typing import (
-    TYPE_CHECKING,
     Any,
     AsyncIterator,
     Awaitable,
     Dict,
     Iterable,
     List,
+    Literal,
     Optional,
     Sequence,
+    SupportsIndex,
     Union,
     overload,
 )
 
 from muster import concurrent, operations
 from muster.connection import Connection
+from muster.errors import warn
 from muster.explanation import Explanation
-from muster.handle import Handle
+from muster.handle import Handle, targets_in
 from muster.jobfile import Work
 from muster.target import Target
-from muster.views import JobView, Submitted
-
-if TYPE_CHECKING:
-    from typing import Literal
+from muster.views import JobView, SubmitResponse
 
 __all__ = ["Client", "Job", "connect", "job", "jobs", "run", "run_file", "wait"]
 
@@ -58,12 +57,12 @@ class Client(Connection):
         known = {"name": name, "gpus": gpus, "nodes": nodes, "time": time}
         given = {**known, "env": env, "workdir": workdir, "array": array, **fields}
         operation = operations.run(self.place, self.virtual_gpus, work, given)
-        return self._submitted(await concurrent.run(operation))
+        return self._submitted(await concurrent.run(operation))[0]
 
     async def run_file(self, path: Union[str, "os.PathLike[str]"]) -> List["Job"]:
         """Submits every job of a job file, or an sbatch script."""
         operation = operations.run_file(self.place, self.virtual_gpus, path)
-        return [self._submitted(one) for one in await concurrent.run(operation)]
+        return self._submitted(await concurrent.run(operation))
 
     async def job(self, job: Union[int, str]) -> "Job":
         """Returns a job by its number (`3`), number and index (`3[7]`), or name; raises `NotFound`."""
@@ -87,12 +86,17 @@ class Client(Connection):
     async def wait(
         self, jobs: Iterable["Job"], timeout: Optional[float] = None, *, check: bool = False
     ) -> List[int]:
-        """Waits until all jobs have ended; see `muster.Job.wait`. Returns their exit codes."""
-        targets = [job.target for job in jobs]
+        """Waits until all jobs have ended; see `muster.Job.wait`. Returns their exit codes.
+
+        Raises `UsageError` for a job of another cluster.
+        """
+        targets = targets_in(self.place, jobs)
         return await concurrent.run(operations.wait(self.place, targets, timeout, check))
 
-    def _submitted(self, job: Submitted) -> "Job":
-        return Job(self, Target(job["job"]), job["name"])
+    def _submitted(self, response: SubmitResponse) -> List["Job"]:
+        jobs = [Job(self, Target(one["job"]), one["name"]) for one in response["jobs"]]
+        warn(response["warnings"], jobs)
+        return jobs
 
 
 class Job(Handle[Client]):
@@ -104,7 +108,7 @@ class Job(Handle[Client]):
 
     async def refresh(self) -> JobView:
         """Returns the present row of the job, as in docs/openapi.json."""
-        return await concurrent.run(operations.view(self.client.place, self.target))
+        return await concurrent.run(self.client.place.view(self.target))
 
     async def wait(self, timeout: Optional[float] = None, *, check: bool = False) -> int:
         """Waits until the job has ended and returns its exit code; see `muster.Job.wait`."""
@@ -113,7 +117,7 @@ class Job(Handle[Client]):
     @overload
     def logs(
         self,
-        follow: "Literal[False]" = False,
+        follow: Literal[False] = False,
         *,
         rank: Union[int, str] = 0,
         attempt: Optional[int] = None,
@@ -123,7 +127,7 @@ class Job(Handle[Client]):
     @overload
     def logs(
         self,
-        follow: "Literal[True]",
+        follow: Literal[True],
         *,
         rank: Union[int, str] = 0,
         attempt: Optional[int] = None,
@@ -142,44 +146,50 @@ class Job(Handle[Client]):
 
         See `muster.Job.logs`.
         """
-        command = self.client.place.logs(self.target, rank, attempt, tail, follow)
-        found = concurrent.lines(command)
-        return found if follow else _joined(found)
+        place = self.client.place
+        if follow:
+            return concurrent.lines(place.following(self.target, rank, attempt, tail))
+        return concurrent.run(place.logs(self.target, rank, attempt, tail))
 
     async def explain(self) -> Explanation:
-        """Says why the job is pending, when it starts, and what would start it now."""
+        """Explains why the job is pending, when it starts, and what would start it now.
+
+        Raises `NotFound` for a job or element that does not exist.
+        """
         return await concurrent.run(operations.explain(self.client.place, self.target))
 
     async def cancel(self) -> None:
-        """Ends the job in any state. Returns before it has ended; see `wait`."""
+        """Cancels the job in any state, and returns before it has ended; see `wait`."""
         await self._act("cancel")
 
     async def hold(self) -> None:
-        """Keeps the job from starting."""
+        """Keeps the job from starting; a running job continues. Raises `Refused` for a job that has ended."""
         await self._act("hold")
 
     async def release(self) -> None:
-        """Undoes a hold."""
+        """Undoes a hold. Raises `Refused` for a job that has ended."""
         await self._act("release")
 
     async def requeue(self) -> None:
-        """Runs the job again from the beginning."""
+        """Requeues the job: it starts again from the beginning.
+
+        Raises `Refused` for a job that has ended.
+        """
         await self._act("requeue")
 
     async def checkpoint(self) -> None:
-        """Asks the job to save its progress; it needs the field `checkpoint`."""
+        """Asks the job to save its progress.
+
+        Raises `Refused` for a job without the field `checkpoint`, and for one that is not running.
+        """
         await concurrent.run(self.client.place.checkpoint(self.target))
 
     async def _act(self, action: str) -> None:
         await concurrent.run(self.client.place.act(action, self.target))
 
-    def __getitem__(self, index: int) -> "Job":
-        """Returns one element of an array, by its index there."""
-        return Job(self.client, Target(self.id, index), self.name)
-
-
-async def _joined(lines: AsyncIterator[str]) -> str:
-    return "".join([line async for line in lines])
+    def __getitem__(self, index: SupportsIndex) -> "Job":
+        """Returns one element of an array, by its index there; raises `UsageError` for a negative one."""
+        return Job(self.client, self._element(index), self.name)
 
 
 def connect(
@@ -193,9 +203,23 @@ def connect(
     return Client(on, socket=socket, binary=binary, virtual_gpus=virtual_gpus)
 
 
-async def run(work: Work, *, on: Optional[str] = None, **fields: Any) -> Job:
+async def run(
+    work: Work,
+    *,
+    on: Optional[str] = None,
+    name: Optional[str] = None,
+    gpus: Union[int, float, None] = None,
+    nodes: Optional[int] = None,
+    time: Union[str, datetime.timedelta, None] = None,
+    env: Optional[Dict[str, str]] = None,
+    workdir: Union[str, "os.PathLike[str]", None] = None,
+    array: Union[str, int, range, Sequence[int], None] = None,
+    **fields: Any,
+) -> Job:
     """Submits a job; see `muster.run`."""
-    return await connect(on).run(work, **fields)
+    return await connect(on).run(
+        work, name=name, gpus=gpus, nodes=nodes, time=time, env=env, workdir=workdir, array=array, **fields
+    )
 
 
 async def run_file(path: Union[str, "os.PathLike[str]"], *, on: Optional[str] = None) -> List[Job]:
@@ -208,9 +232,17 @@ async def job(job: Union[int, str], *, on: Optional[str] = None) -> Job:
     return await connect(on).job(job)
 
 
-async def jobs(*, on: Optional[str] = None, **filters: Any) -> List[Job]:
+async def jobs(
+    *,
+    on: Optional[str] = None,
+    all: bool = False,
+    user: Optional[str] = None,
+    queue: Optional[str] = None,
+    state: Optional[str] = None,
+    name: Optional[str] = None,
+) -> List[Job]:
     """Lists jobs; see `muster.jobs`."""
-    return await connect(on).jobs(**filters)
+    return await connect(on).jobs(all=all, user=user, queue=queue, state=state, name=name)
 
 
 async def wait(

@@ -6,13 +6,27 @@ needs no event loop, and works beside a running one, as in Jupyter.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import tempfile
 import time
-from typing import Any, Iterator
+from typing import Any, Dict, Iterator
 
-from muster.calls import Call, Command, Finished, HttpCall, Operation, Pause, T, decoded
+from muster.calls import (
+    READ_SIZE,
+    Call,
+    Command,
+    Finished,
+    HttpCall,
+    Operation,
+    Pause,
+    T,
+    decoded,
+    decoded_text,
+    seconds_left,
+    take_lines,
+)
 from muster.errors import NOT_A_PROGRAM, from_stderr, no_binary
 
 
@@ -36,7 +50,7 @@ def run(operation: Operation[T]) -> T:
 
 def lines(command: Command) -> Iterator[str]:
     """Yields the lines that a command prints, as they come. Closing the iterator ends the command."""
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
                 command.argv,
@@ -44,15 +58,18 @@ def lines(command: Command) -> Iterator[str]:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                text=True,
-                errors="replace",
             )
         except NOT_A_PROGRAM:
             raise no_binary(command.argv[0]) from None
         try:
             assert process.stdout is not None, "it was asked for"
+            pending = bytearray()
             with process.stdout:
-                yield from process.stdout
+                output = process.stdout.fileno()
+                for chunk in iter(lambda: os.read(output, READ_SIZE), b""):
+                    yield from take_lines(pending, chunk)
+            if pending:
+                yield decoded_text(pending)
             code = process.wait()
         finally:
             if process.poll() is None:
@@ -60,7 +77,7 @@ def lines(command: Command) -> Iterator[str]:
                 process.wait()
         if code != 0:
             errors.seek(0)
-            raise from_stderr(code, errors.read())
+            raise from_stderr(code, decoded_text(errors.read()))
 
 
 def _perform(call: Call) -> Any:
@@ -75,11 +92,18 @@ def _perform(call: Call) -> Any:
 
 def _request(call: HttpCall) -> Any:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(call.timeout)
+        deadline = None if call.timeout is None else time.monotonic() + call.timeout
+
+        def receive() -> bytes:
+            # The timeout of a socket is for one call, not for the whole response.
+            connection.settimeout(seconds_left(deadline))
+            return connection.recv(READ_SIZE)
+
         try:
+            connection.settimeout(call.timeout)
             connection.connect(call.socket)
             connection.sendall(call.encoded())
-            response = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+            response = b"".join(iter(receive, b""))
         except socket.timeout:
             # Before Python 3.10 it is not the built-in one.
             raise TimeoutError from None
@@ -88,14 +112,12 @@ def _request(call: HttpCall) -> Any:
 
 def _command(call: Command) -> Finished:
     # Without input of its own it must not read that of this program.
-    source = {"stdin": subprocess.DEVNULL} if call.stdin is None else {"input": call.stdin}
+    source: Dict[str, Any] = {"stdin": subprocess.DEVNULL} if call.stdin is None else {"input": call.stdin}
     try:
         done = subprocess.run(
             call.argv,
             env=call.environment(),
             capture_output=True,
-            encoding="utf-8",
-            errors="replace",
             timeout=call.timeout,
             check=False,
             **source,
@@ -104,4 +126,4 @@ def _command(call: Command) -> Finished:
         raise no_binary(call.argv[0]) from None
     except subprocess.TimeoutExpired:
         raise TimeoutError from None
-    return Finished(done.returncode, done.stdout, done.stderr)
+    return Finished(done.returncode, decoded_text(done.stdout), decoded_text(done.stderr))

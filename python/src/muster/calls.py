@@ -10,6 +10,7 @@ import http.client
 import io
 import json
 import os
+import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, Generator, List, Mapping, Optional, TypeVar, Union, cast
 from urllib.parse import quote, urlencode
@@ -52,7 +53,7 @@ class Command:
     """Run of the program `muster`. It is ended, with `TimeoutError`, after `timeout` seconds."""
 
     argv: List[str]
-    stdin: Optional[str] = None
+    stdin: Optional[bytes] = None
     timeout: Optional[float] = None
     #: Variable that the program does not get: it refuses one that contradicts its options.
     without: Optional[str] = None
@@ -78,10 +79,40 @@ class Pause:
     seconds: float
 
 
+#: Largest number of bytes that are read at once.
+READ_SIZE = 1 << 16
+
 Call = Union[HttpCall, Command, Pause]
 
 #: Generator that yields calls, gets the body of an answer or a `Finished`, and returns a result.
 Operation = Generator[Call, Any, T]
+
+
+def seconds_left(deadline: Optional[float]) -> Optional[float]:
+    """Returns the time until an instant of `time.monotonic`; raises `TimeoutError` when it has passed."""
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def decoded_text(output: Union[bytes, bytearray]) -> str:
+    """Returns the output of a command as text, with its line ends as they are."""
+    return output.decode("utf-8", errors="replace")
+
+
+def take_lines(pending: bytearray, chunk: bytes) -> List[str]:
+    """Adds a chunk of output to `pending`, and moves the complete lines out of it."""
+    pending += chunk
+    if b"\n" not in chunk:
+        return []
+    end = pending.rindex(b"\n") + 1
+    complete = bytes(pending[:end])
+    del pending[:end]
+    # Not `splitlines`, which also splits at `\r`.
+    return [f"{decoded_text(line)}\n" for line in complete.split(b"\n")[:-1]]
 
 
 def decoded(response: bytes) -> Any:

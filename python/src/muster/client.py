@@ -5,18 +5,28 @@ from __future__ import annotations
 
 import datetime
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union, overload
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Literal,
+    Optional,
+    Sequence,
+    SupportsIndex,
+    Union,
+    overload,
+)
 
 from muster import blocking, operations
 from muster.connection import Connection
+from muster.errors import warn
 from muster.explanation import Explanation
-from muster.handle import Handle
+from muster.handle import Handle, targets_in
 from muster.jobfile import Work
 from muster.target import Target
-from muster.views import JobView, Submitted
-
-if TYPE_CHECKING:
-    from typing import Literal
+from muster.views import JobView, SubmitResponse
 
 
 class Client(Connection):
@@ -46,12 +56,12 @@ class Client(Connection):
         known = {"name": name, "gpus": gpus, "nodes": nodes, "time": time}
         given = {**known, "env": env, "workdir": workdir, "array": array, **fields}
         operation = operations.run(self.place, self.virtual_gpus, work, given)
-        return self._submitted(blocking.run(operation))
+        return self._submitted(blocking.run(operation))[0]
 
     def run_file(self, path: Union[str, "os.PathLike[str]"]) -> List["Job"]:
         """Submits every job of a job file, or an sbatch script."""
         operation = operations.run_file(self.place, self.virtual_gpus, path)
-        return [self._submitted(one) for one in blocking.run(operation)]
+        return self._submitted(blocking.run(operation))
 
     def job(self, job: Union[int, str]) -> "Job":
         """Returns a job by its number (`3`), number and index (`3[7]`), or name; raises `NotFound`."""
@@ -75,12 +85,17 @@ class Client(Connection):
     def wait(
         self, jobs: Iterable["Job"], timeout: Optional[float] = None, *, check: bool = False
     ) -> List[int]:
-        """Waits until all jobs have ended; see `Job.wait`. Returns their exit codes."""
-        targets = [job.target for job in jobs]
+        """Waits until all jobs have ended; see `Job.wait`. Returns their exit codes.
+
+        Raises `UsageError` for a job of another cluster.
+        """
+        targets = targets_in(self.place, jobs)
         return blocking.run(operations.wait(self.place, targets, timeout, check))
 
-    def _submitted(self, job: Submitted) -> "Job":
-        return Job(self, Target(job["job"]), job["name"])
+    def _submitted(self, response: SubmitResponse) -> List["Job"]:
+        jobs = [Job(self, Target(one["job"]), one["name"]) for one in response["jobs"]]
+        warn(response["warnings"], jobs)
+        return jobs
 
 
 class Job(Handle[Client]):
@@ -101,7 +116,7 @@ class Job(Handle[Client]):
 
     def refresh(self) -> "Job":
         """Asks for the present row of the job, which `view` then returns."""
-        self._view = blocking.run(operations.view(self.client.place, self.target))
+        self._view = blocking.run(self.client.place.view(self.target))
         return self
 
     def wait(self, timeout: Optional[float] = None, *, check: bool = False) -> int:
@@ -109,14 +124,15 @@ class Job(Handle[Client]):
 
         0 is success; otherwise the code of the first task that failed, 1 for an array, 124 at the time limit, 125
         if the job was lost or could not start, 130 if it was cancelled, 137 out of memory, 128+n for a signal.
-        With `check`, raises `JobFailed` for these. Raises `WaitTimeout` after `timeout` seconds; the job goes on.
+        With `check`, raises `JobFailed` for a code other than 0. Raises `WaitTimeout` if the job has not ended
+        after `timeout` seconds; the job continues. A `timeout` of 0 looks once.
         """
         return self.client.wait([self], timeout, check=check)[0]
 
     @overload
     def logs(
         self,
-        follow: "Literal[False]" = False,
+        follow: Literal[False] = False,
         *,
         rank: Union[int, str] = 0,
         attempt: Optional[int] = None,
@@ -126,7 +142,7 @@ class Job(Handle[Client]):
     @overload
     def logs(
         self,
-        follow: "Literal[True]",
+        follow: Literal[True],
         *,
         rank: Union[int, str] = 0,
         attempt: Optional[int] = None,
@@ -146,37 +162,47 @@ class Job(Handle[Client]):
         `rank` is a number, or `all` for every task, each line with its rank. Raises `MusterError` for a job that
         has not started; with `follow` it is waited for.
         """
-        command = self.client.place.logs(self.target, rank, attempt, tail, follow)
-        found = blocking.lines(command)
-        return found if follow else "".join(found)
+        place = self.client.place
+        if follow:
+            return blocking.lines(place.following(self.target, rank, attempt, tail))
+        return blocking.run(place.logs(self.target, rank, attempt, tail))
 
     def explain(self) -> Explanation:
-        """Says why the job is pending, when it starts, and what would start it now."""
+        """Explains why the job is pending, when it starts, and what would start it now.
+
+        Raises `NotFound` for a job or element that does not exist.
+        """
         return blocking.run(operations.explain(self.client.place, self.target))
 
     def cancel(self) -> None:
-        """Ends the job in any state. Returns before it has ended; see `wait`."""
+        """Cancels the job in any state, and returns before it has ended; see `wait`."""
         self._act("cancel")
 
     def hold(self) -> None:
-        """Keeps the job from starting."""
+        """Keeps the job from starting; a running job continues. Raises `Refused` for a job that has ended."""
         self._act("hold")
 
     def release(self) -> None:
-        """Undoes a hold."""
+        """Undoes a hold. Raises `Refused` for a job that has ended."""
         self._act("release")
 
     def requeue(self) -> None:
-        """Runs the job again from the beginning."""
+        """Requeues the job: it starts again from the beginning.
+
+        Raises `Refused` for a job that has ended.
+        """
         self._act("requeue")
 
     def checkpoint(self) -> None:
-        """Asks the job to save its progress; it needs the field `checkpoint`."""
+        """Asks the job to save its progress.
+
+        Raises `Refused` for a job without the field `checkpoint`, and for one that is not running.
+        """
         blocking.run(self.client.place.checkpoint(self.target))
 
     def _act(self, action: str) -> None:
         blocking.run(self.client.place.act(action, self.target))
 
-    def __getitem__(self, index: int) -> "Job":
-        """Returns one element of an array, by its index there."""
-        return Job(self.client, Target(self.id, index), self.name)
+    def __getitem__(self, index: SupportsIndex) -> "Job":
+        """Returns one element of an array, by its index there; raises `UsageError` for a negative one."""
+        return Job(self.client, self._element(index), self.name)

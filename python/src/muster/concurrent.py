@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from typing import Any, AsyncIterator
+from typing import Any, AsyncIterator, Coroutine, Optional
 
-from muster.calls import Call, Command, Finished, HttpCall, Operation, Pause, T, decoded
+from muster.calls import (
+    READ_SIZE,
+    Call,
+    Command,
+    Finished,
+    HttpCall,
+    Operation,
+    Pause,
+    T,
+    decoded,
+    decoded_text,
+    take_lines,
+)
 from muster.errors import NOT_A_PROGRAM, from_stderr, no_binary
-
-# Longest line of output that is read as one.
-_LINE_LIMIT = 1 << 24
 
 
 async def run(operation: Operation[T]) -> T:
@@ -33,7 +42,7 @@ async def run(operation: Operation[T]) -> T:
 
 async def lines(command: Command) -> AsyncIterator[str]:
     """Yields the lines that a command prints, as they come. Closing the iterator ends the command."""
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile() as errors:
         try:
             process = await asyncio.create_subprocess_exec(
                 *command.argv,
@@ -41,20 +50,23 @@ async def lines(command: Command) -> AsyncIterator[str]:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
-                limit=_LINE_LIMIT,
             )
         except NOT_A_PROGRAM:
             raise no_binary(command.argv[0]) from None
         try:
             assert process.stdout is not None, "it was asked for"
-            async for line in process.stdout:
-                yield line.decode(errors="replace")
+            pending = bytearray()
+            while chunk := await process.stdout.read(READ_SIZE):
+                for line in take_lines(pending, chunk):
+                    yield line
+            if pending:
+                yield decoded_text(pending)
             code = await process.wait()
         finally:
             await _end(process)
         if code != 0:
             errors.seek(0)
-            raise from_stderr(code, errors.read())
+            raise from_stderr(code, decoded_text(errors.read()))
 
 
 async def _perform(call: Call) -> Any:
@@ -67,7 +79,7 @@ async def _perform(call: Call) -> Any:
     return None
 
 
-async def _within(work: Any, timeout: Any) -> Any:
+async def _within(work: Coroutine[Any, Any, T], timeout: Optional[float]) -> T:
     try:
         return await asyncio.wait_for(work, timeout)
     except asyncio.TimeoutError:
@@ -99,14 +111,11 @@ async def _command(call: Command) -> Finished:
     except NOT_A_PROGRAM:
         raise no_binary(call.argv[0]) from None
     try:
-        stdin = None if call.stdin is None else call.stdin.encode()
-        stdout, stderr = await process.communicate(stdin)
+        stdout, stderr = await process.communicate(call.stdin)
     finally:
         await _end(process)
     assert process.returncode is not None, "it has ended"
-    return Finished(
-        process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace")
-    )
+    return Finished(process.returncode, decoded_text(stdout), decoded_text(stderr))
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -7,12 +7,33 @@ line would print.
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
+import warnings
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 class MusterWarning(UserWarning):
-    """Warning of Muster about a job that it accepted."""
+    """Warning of Muster about jobs that it accepted.
+
+    `jobs` are these jobs: where a filter turns warnings into errors, nothing else returns them.
+    """
+
+    def __init__(self, message: str, jobs: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.jobs = list(jobs)
+
+
+def warn(messages: Sequence[str], jobs: Sequence[Any]) -> None:
+    """Issues a `MusterWarning` for each message, at the first line outside of this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    for message in messages:
+        warnings.warn(MusterWarning(message, jobs), stacklevel=level)
 
 
 class MusterError(Exception):
@@ -80,7 +101,7 @@ class NoBinary(MusterError):
 
 
 class WaitTimeout(MusterError, TimeoutError):
-    """The time given to `wait` has elapsed; the job goes on."""
+    """The job has not ended after the time given to `wait`; it continues."""
 
 
 class JobFailed(MusterError):

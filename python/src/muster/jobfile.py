@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime
 import json
+import numbers
 import os
 import re
-from typing import Any, Dict, Mapping, Sequence, Union
+from typing import Any, Callable, Dict, Mapping, Sequence, Union
 
 from muster.errors import UsageError
 
@@ -44,10 +45,23 @@ def write(work: Work, fields: Mapping[str, Any]) -> str:
                 "to run a function, use submitit: AutoExecutor(folder, cluster='muster')",
             ],
         )
-    for name, value in fields.items():
-        if value is not None:
-            job[name.replace("_", "-")] = _ADJUST.get(name, _same)(value)
-    return "".join(f"{_key(name)}: {_text(value)}\n" for name, value in job.items())
+    job.update((name.replace("_", "-"), value) for name, value in fields.items() if value is not None)
+    return "".join(_line(name, value) for name, value in job.items())
+
+
+def _line(name: object, value: object) -> str:
+    """Returns the line of a field."""
+    adjusted = value if value is None else _ADJUST.get(name, _same)(value)
+    line = f"{_key(name)}: {_text(adjusted)}\n"
+    try:
+        line.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"the field {name!r} is not valid Unicode text: {error.object[error.start : error.end]!r}",
+            hints=["Python reads bytes that are not UTF-8 like this, as in names of files; a job file is UTF-8"],
+            code="usage",
+        ) from None
+    return line
 
 
 def _key(name: object) -> str:
@@ -62,8 +76,13 @@ def _text(value: object) -> str:
 
 def _plain(value: object) -> object:
     """Returns a value in terms of JSON."""
-    if value is None or isinstance(value, (str, bool, int, float)):
+    if value is None or isinstance(value, (str, bool)):
         return value
+    # Numbers of numpy, too.
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
     if isinstance(value, datetime.timedelta):
         return duration(value)
     if isinstance(value, datetime.datetime):
@@ -107,7 +126,7 @@ def _after(value: object) -> object:
     """Returns dependencies as text; jobs stand for their numbers."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [str(one) for one in value]
-    return str(value)
+    return value if isinstance(value, Mapping) else str(value)
 
 
-_ADJUST = {"array": _array, "after": _after}
+_ADJUST: Dict[object, Callable[[object], object]] = {"array": _array, "after": _after}

@@ -11,39 +11,28 @@ from muster.errors import JobCancelled, JobFailed, WaitTimeout
 from muster.explanation import Explanation, explanation
 from muster.place import Place
 from muster.target import Target, parse
-from muster.views import JobView, Submitted
-from muster.waiting import element_row
+from muster.views import JobView, SubmitResponse
 
 
 def run(
     place: Place, virtual_gpus: Optional[str], work: jobfile.Work, fields: Mapping[str, Any]
-) -> Operation[Submitted]:
+) -> Operation[SubmitResponse]:
     """Submits a command, or the fields of a job file."""
     source = jobfile.write(work, fields)
-    response = yield from place.submit([*_daemon_options(virtual_gpus), "-"], source)
-    return response["jobs"][0]
+    return (yield from place.submit([*_daemon_options(virtual_gpus), "-"], source))
 
 
 def run_file(
     place: Place, virtual_gpus: Optional[str], path: Union[str, "os.PathLike[str]"]
-) -> Operation[List[Submitted]]:
+) -> Operation[SubmitResponse]:
     """Submits every job of a file: a job file, or an sbatch script."""
     # A name may begin with a dash, or be that of stdin.
     name = os.path.join(os.curdir, os.fspath(path))
-    response = yield from place.submit([*_daemon_options(virtual_gpus), name])
-    return response["jobs"]
+    return (yield from place.submit([*_daemon_options(virtual_gpus), name]))
 
 
 def _daemon_options(virtual_gpus: Optional[str]) -> List[str]:
     return [] if virtual_gpus is None else ["--virtual-gpus", virtual_gpus]
-
-
-def view(place: Place, target: Target) -> Operation[JobView]:
-    """Returns the row of a job; for an element, its element only and the element's state."""
-    row = (yield from place.job(target))["job"]
-    if target.index is not None:
-        row = yield from element_row(place.explain, target, row)
-    return row
 
 
 def wait(
@@ -95,4 +84,4 @@ def find(place: Place, job: Union[int, str]) -> Operation[Tuple[Target, JobView]
     if target is None:
         row = (yield from place.named(str(job)))["job"]
         return Target(row["job"]), row
-    return target, (yield from view(place, target))
+    return target, (yield from place.view(target))

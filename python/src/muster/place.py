@@ -8,13 +8,13 @@ Kubernetes) the program answers that, too, with the same JSON. docs/adr/0047 has
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from muster import daemon
 from muster.calls import Command, Finished, Operation
-from muster.errors import MusterWarning, from_code, from_stderr
+from muster.errors import from_code, from_stderr
+from muster.states import is_final
 from muster.target import Target
 from muster.views import (
     ActionResponse,
@@ -25,7 +25,7 @@ from muster.views import (
     JobView,
     SubmitResponse,
 )
-from muster.waiting import poll
+from muster.waiting import element_row, poll
 
 #: Filters of a list of jobs.
 Filter = Dict[str, Union[str, bool, None]]
@@ -41,19 +41,19 @@ class Program:
     without: str
 
     def command(
-        self, subcommand: str, *words: str, stdin: Optional[str] = None, timeout: Optional[float] = None
+        self, subcommand: str, *words: str, stdin: Optional[bytes] = None, timeout: Optional[float] = None
     ) -> Command:
         """Returns the run of a subcommand."""
         return Command([self.binary, subcommand, *self.options, *words], stdin, timeout, self.without)
 
-    def text(self, subcommand: str, *words: str, stdin: Optional[str] = None) -> Operation[str]:
+    def text(self, subcommand: str, *words: str, stdin: Optional[bytes] = None) -> Operation[str]:
         """Runs a subcommand and returns what it prints."""
         finished: Finished = yield self.command(subcommand, *words, stdin=stdin)
         if finished.code != 0:
             raise from_stderr(finished.code, finished.stderr)
         return finished.stdout
 
-    def json(self, subcommand: str, *words: str, stdin: Optional[str] = None) -> Operation[Any]:
+    def json(self, subcommand: str, *words: str, stdin: Optional[bytes] = None) -> Operation[Any]:
         """Runs a subcommand and returns its JSON."""
         text = yield from self.text(subcommand, "--json", *words, stdin=stdin)
         return json.loads(text)
@@ -66,10 +66,9 @@ class Place:
     program: Program
 
     def submit(self, words: Sequence[str], source: Optional[str] = None) -> Operation[SubmitResponse]:
-        """Submits a job file: `words` name it, or it is `source`. Warnings become `MusterWarning`."""
-        response: SubmitResponse = yield from self.program.json("run", *words, stdin=source)
-        for text in response["warnings"]:
-            warnings.warn(text, MusterWarning, stacklevel=6)
+        """Submits a job file: `words` name it, or it is `source`."""
+        stdin = None if source is None else source.encode("utf-8")
+        response: SubmitResponse = yield from self.program.json("run", *words, stdin=stdin)
         return response
 
     def explanation_text(self, target: Target) -> Operation[str]:
@@ -77,13 +76,17 @@ class Place:
         return (yield from self.program.text("explain", str(target)))
 
     def logs(
-        self, target: Target, rank: Union[int, str], attempt: Optional[int], tail: Optional[int], follow: bool
+        self, target: Target, rank: Union[int, str], attempt: Optional[int], tail: Optional[int]
+    ) -> Operation[str]:
+        """Returns the output of a job."""
+        return self.program.text("logs", *_log_words(rank, attempt, tail), str(target))
+
+    def following(
+        self, target: Target, rank: Union[int, str], attempt: Optional[int], tail: Optional[int]
     ) -> Command:
-        """Returns the command that prints the output of a job."""
-        words = ["--rank", str(rank)]
-        words += [] if attempt is None else ["--attempt", str(attempt)]
-        words += [] if tail is None else ["--tail", str(tail)]
-        return self.program.command("logs", *words, *(["--follow"] if follow else []), str(target))
+        """Returns the command that prints the output of a job until the job has ended."""
+        words = [*_log_words(rank, attempt, tail), "--follow", str(target)]
+        return self.program.command("logs", *words)
 
     def checkpoint(self, target: Target) -> Operation[str]:
         """Requests a checkpoint."""
@@ -93,6 +96,18 @@ class Place:
         """Shows the job of a name: the one that has not ended, else the newest."""
         detail: JobDetail = yield from self.program.json("show", "--", name)
         return detail
+
+    @property
+    def cluster(self) -> Tuple[str, ...]:
+        """Options of the program that name the cluster."""
+        return self.program.options
+
+    def view(self, target: Target) -> Operation[JobView]:
+        """Returns the row of a job; for an element, its element only and the element's state."""
+        row = (yield from self.job(target))["job"]
+        if target.index is not None:
+            row = yield from element_row(self.explain, target, row)
+        return row
 
     def jobs(self, wanted: Filter) -> Operation[List[JobView]]:
         """Lists jobs."""
@@ -111,7 +126,7 @@ class Place:
         raise NotImplementedError
 
     def wait(self, targets: Sequence[Target], timeout: Optional[float]) -> Operation[List[JobView]]:
-        """Waits until all have ended; raises `TimeoutError`."""
+        """Waits until all have ended; raises `TimeoutError`. With a timeout of 0 it looks once."""
         raise NotImplementedError
 
 
@@ -131,9 +146,10 @@ class Daemon(Place):
         )
         return detail
 
-    def explain(self, target: Target) -> Operation[ExplainResponse]:
+    def explain(self, target: Target, deadline: Optional[float] = None) -> Operation[ExplainResponse]:
+        path = f"/v1/jobs/{target.job}/explain"
         response: ExplainResponse = yield from self._request(
-            "GET", f"/v1/jobs/{target.job}/explain", query={"index": target.index}
+            "GET", path, query={"index": target.index}, deadline=deadline
         )
         return response
 
@@ -177,6 +193,8 @@ class Elsewhere(Place):
         return result["message"]
 
     def wait(self, targets: Sequence[Target], timeout: Optional[float]) -> Operation[List[JobView]]:
+        if timeout is not None and timeout <= 0:
+            return (yield from self._ended(targets))
         words = ["--json", *(str(target) for target in targets)]
         finished: Finished = yield self.program.command("wait", *words, timeout=timeout)
         # The exit code is that of the jobs; without rows it is that of an error.
@@ -184,6 +202,22 @@ class Elsewhere(Place):
             raise from_stderr(finished.code, finished.stderr)
         rows: List[JobView] = json.loads(finished.stdout)
         return rows
+
+    def _ended(self, targets: Sequence[Target]) -> Operation[List[JobView]]:
+        """Returns the rows of all targets; raises `TimeoutError` if one has not ended."""
+        rows = {}
+        for target in dict.fromkeys(targets):
+            rows[target] = yield from self.view(target)
+            if not is_final(rows[target]["state"]):
+                raise TimeoutError
+        return [rows[target] for target in targets]
+
+
+def _log_words(rank: Union[int, str], attempt: Optional[int], tail: Optional[int]) -> List[str]:
+    words = ["--rank", str(rank)]
+    words += [] if attempt is None else ["--attempt", str(attempt)]
+    words += [] if tail is None else ["--tail", str(tail)]
+    return words
 
 
 def place(on: Optional[str], socket: Optional[str], binary: str, preset: Optional[str]) -> Place:

@@ -1,4 +1,4 @@
-"""States and exit codes of jobs, as `muster wait` counts them. Reads views and asks nobody."""
+"""States and exit codes of jobs, as `muster wait` counts them. Reads views and does no I/O."""
 
 from __future__ import annotations
 

@@ -118,13 +118,6 @@ class JobDetail(TypedDict):
     logs: List[str]
 
 
-class ChangesResponse(TypedDict):
-    """Response to a long poll."""
-
-    revision: int
-    now: int
-
-
 class Eta(TypedDict):
     """Expected start; it cannot become later if it is `reserved`."""
 

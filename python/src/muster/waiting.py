@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, cast
 
-from muster.calls import Operation, Pause
+from muster.calls import Operation, Pause, seconds_left
 from muster.errors import Busy
 from muster.states import is_final
 from muster.target import Target
-from muster.views import ChangesResponse, ExplainResponse, JobDetail, JobList, JobView
+from muster.views import ExplainResponse, JobDetail, JobList, JobView
 
 #: Longest wait for one change; then the jobs are listed in any case.
 _PATIENCE = 30
@@ -19,8 +19,8 @@ _PATIENCE = 30
 _PAUSE = 0.05
 _PAUSE_PART = 20
 
-#: Pause after a refusal because of too many connections.
-_BUSY_PAUSE = 0.25
+#: Longest time that a wait with a timeout of 0 takes for its one look, in seconds.
+_ONE_LOOK = 10.0
 
 #: Largest number of jobs in one request.
 _IDS_AT_ONCE = 1000
@@ -28,51 +28,48 @@ _IDS_AT_ONCE = 1000
 #: Request to the daemon, as an operation.
 Request = Callable[..., Operation[Any]]
 
-#: Request for the explanation of an element.
-Explain = Callable[[Target], Operation[ExplainResponse]]
-
+#: Request for the explanation of an element, until an instant of `time.monotonic`.
+Explain = Callable[[Target, Optional[float]], Operation[ExplainResponse]]
 
 
 def poll(
     request: Request, explain: Explain, targets: Sequence[Target], timeout: Optional[float]
 ) -> Operation[List[JobView]]:
-    """Returns the rows of all targets once they have ended; raises `TimeoutError`."""
+    """Returns the rows of all targets once they have ended; raises `TimeoutError`.
+
+    With a timeout of 0 it looks once.
+    """
     begun = time.monotonic()
-    deadline = None if timeout is None else begun + timeout
+    looks_once = timeout is not None and timeout <= 0
+    limit = _ONE_LOOK if looks_once else timeout
+    deadline = None if limit is None else begun + limit
     ended: Dict[Target, JobView] = {}
     while True:
+        listed = time.monotonic()
         try:
-            revision = yield from _look(request, explain, targets, ended)
+            revision = yield from _look(request, explain, targets, ended, deadline)
             if len(ended) == len(set(targets)):
                 return [ended[target] for target in targets]
+            if looks_once:
+                raise TimeoutError
             listed = time.monotonic()
-            yield from _change(request, revision, deadline)
+            query = {"after": revision, "timeout_secs": _PATIENCE}
+            yield from request("GET", "/v1/changes", query=query, deadline=deadline)
         except Busy:
-            yield Pause(_BUSY_PAUSE)
-            listed = time.monotonic()
+            pass  # The request was repeated for a while; a wait goes on for longer.
+        left = seconds_left(deadline)
         now = time.monotonic()
-        if deadline is not None and now >= deadline:
-            raise TimeoutError
         pause = min(_PAUSE, (now - begun) / _PAUSE_PART) - (now - listed)
         if pause > 0:
-            yield Pause(pause)
-
-
-def _change(request: Request, revision: int, deadline: Optional[float]) -> Operation[None]:
-    """Waits until the state differs from `revision`, or until the deadline."""
-    query = {"after": revision, "timeout_secs": _PATIENCE}
-    left = None if deadline is None else deadline - time.monotonic()
-    if left is not None and left <= 0:
-        return
-    try:
-        changed: ChangesResponse = yield from request("GET", "/v1/changes", query=query, timeout=left)
-        assert changed["revision"] >= 0, "a revision counts changes"
-    except TimeoutError:
-        return  # The caller looks at the clock.
+            yield Pause(pause if left is None else min(pause, left))
 
 
 def _look(
-    request: Request, explain: Explain, targets: Sequence[Target], ended: Dict[Target, JobView]
+    request: Request,
+    explain: Explain,
+    targets: Sequence[Target],
+    ended: Dict[Target, JobView],
+    deadline: Optional[float],
 ) -> Operation[int]:
     """Adds the targets that have ended; returns the oldest revision that it saw."""
     open_targets = [target for target in dict.fromkeys(targets) if target not in ended]
@@ -81,7 +78,8 @@ def _look(
     revision: Optional[int] = None
     for start in range(0, len(jobs), _IDS_AT_ONCE):
         ids = ",".join(str(job) for job in jobs[start : start + _IDS_AT_ONCE])
-        listed: JobList = yield from request("GET", "/v1/jobs", query={"ids": ids, "all": True})
+        query = {"ids": ids, "all": True}
+        listed: JobList = yield from request("GET", "/v1/jobs", query=query, deadline=deadline)
         rows.update((row["job"], row) for row in listed["jobs"])
         revision = listed["revision"] if revision is None else min(revision, listed["revision"])
     for target in open_targets:
@@ -89,17 +87,19 @@ def _look(
         if row is None or target.index is not None:
             # One that is not listed does not exist, which the request for it alone says.
             detail: JobDetail = yield from request(
-                "GET", f"/v1/jobs/{target.job}", query={"index": target.index}
+                "GET", f"/v1/jobs/{target.job}", query={"index": target.index}, deadline=deadline
             )
             row = detail["job"]
         if target.index is not None:
-            row = yield from element_row(explain, target, row)
+            row = yield from element_row(lambda one: explain(one, deadline), target, row)
         if is_final(row["state"]):
             ended[target] = row
     return revision or 0
 
 
-def element_row(explain: Explain, target: Target, row: JobView) -> Operation[JobView]:
+def element_row(
+    explain: Callable[[Target], Operation[ExplainResponse]], target: Target, row: JobView
+) -> Operation[JobView]:
     """Returns the row of a job as that of one element of it: with its state, and without the others."""
     kept = [one for one in row["elements"] if one["element"]["index"] == target.index]
     if kept:

@@ -17,7 +17,7 @@ from muster.target import Target
 NODES = "SUBMITIT_MUSTER_NODES"
 SIGNAL_DELAY = "SUBMITIT_MUSTER_SIGNAL_DELAY_S"
 
-#: Difference between the clock of the daemon and its timers, at most.
+#: Largest delay of a timer of the daemon, in seconds.
 _LATE_SECS = 0.1
 
 

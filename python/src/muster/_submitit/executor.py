@@ -67,8 +67,11 @@ class MusterExecutor(core.PicklingExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """Returns 1 where Muster is installed: below a Slurm cluster, which is chosen before it."""
-        return -1 if shutil.which("muster") is None else 1
+        """Returns 2 where Muster is installed: more than `local`, and as much as Slurm.
+
+        Of equal ones submitit takes the first, which is Slurm.
+        """
+        return -1 if shutil.which("muster") is None else 2
 
     @classmethod
     def _equivalence_dict(cls) -> core.EquivalenceDict:

@@ -11,7 +11,6 @@ from muster import blocking
 from muster.client import Client
 from muster.client import Job as ClientJob
 from muster.errors import MusterError, NotFound
-from muster.operations import view
 from muster.states import first_failure, is_final
 from muster.target import Target, parse
 from muster.views import JobView
@@ -67,7 +66,7 @@ class MusterWatcher(core.InfoWatcher):
         client = Client()
         for job_id in sorted(self._registered - self._finished):
             try:
-                row = blocking.run(view(client.place, target_of(job_id)))
+                row = blocking.run(client.place.view(target_of(job_id)))
             except NotFound:
                 continue
             self._info_dict[job_id] = info_of(row)
