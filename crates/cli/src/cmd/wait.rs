@@ -19,7 +19,7 @@ use crate::track::{self, PATIENCE, Tracker};
 ///
 /// Returns the exit code of the first job, in the order given, that did not succeed; `muster help`
 /// lists the codes that are not the job's own. The last lines of a task that failed are printed on
-/// stderr, of an array those of one element, as in `muster wait 3[7]`. JSON: a list of `JobView`.
+/// stderr; for an array, name one element: `muster wait 3[7]`. JSON: a list of `JobView`.
 #[derive(Debug, clap::Args)]
 pub struct WaitArgs {
     /// Jobs: 3, an array element 3[7], or a name

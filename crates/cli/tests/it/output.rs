@@ -87,7 +87,7 @@ fn what_cannot_be_a_file_is_refused_with_what_can() {
     assert_eq!(home.words("logs stuck").code(4).stdout, "");
 }
 
-/// The program of one rank fails; what it wrote last says why, wherever its end is told.
+/// One rank fails: `wait`, `show` and `run --wait` print its last lines.
 #[test]
 fn the_last_lines_of_what_failed_are_shown() {
     let home = Home::with_gpus(2);

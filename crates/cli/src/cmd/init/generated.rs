@@ -77,7 +77,7 @@ pub struct EarlierFiles {
     diff: bool,
 }
 
-/// Treatment of the others where a file was edited by hand.
+/// Handling of the files that were not edited by hand, where one was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherFiles {
     /// No file is written: they belong together.
@@ -87,10 +87,10 @@ pub enum OtherFiles {
 }
 
 /// Writes the files of `dir`, prints them where that is `-`, or shows what would change. `of` says what they are for.
-/// Returns the exit code if only the changes were asked for.
+/// Returns the exit code of `--diff`; `None` after writing or printing.
 ///
 /// # Errors
-/// When a file cannot be read or written, or was edited by hand where `others` are kept then, too.
+/// When a file cannot be read or written; with [`OtherFiles::Keep`] also when one was edited by hand.
 pub fn deliver(
     app: &App,
     dir: &Path,

@@ -31,7 +31,7 @@ Examples:
   muster init ray --cluster cluster.yaml --on auto --site site.yaml --diff
   muster check ray kuberay";
 
-/// Write what makes Ray a workload of Slurm or Kubernetes: job files, and the queue for them
+/// Write job files for Ray clusters, and the queue or QOS that governs them
 ///
 /// Always program.yaml, a program on a Ray cluster of its own, and lab.yaml, a cluster for several
 /// programs, sized for the nodes with the most GPUs in the cluster file. For Slurm also growth.sh,
