@@ -111,11 +111,29 @@ fn sections() -> Vec<Section> {
             entries: rules(site::NOTEBOOKS),
         },
         Section {
+            title: "Answers to needs of a site",
+            about: "One line per need that the site states or that its mix implies; of the lines of one need, the first whose condition holds.",
+            entries: site::ANSWERS.iter().map(need_answer).collect(),
+        },
+        Section {
+            title: "Staying with a product",
+            about: "Shown for each product under `people.operates` that is not a control plane by itself.",
+            entries: rules(site::STAYING),
+        },
+        Section {
             title: "A site's own numbers",
             about: "Shown among the rules that fired.",
             entries: vec![site_threshold()],
         },
     ]
+}
+
+fn need_answer(answer: &'static site::NeedAnswer) -> PageEntry {
+    let mut body = String::new();
+    put(&mut body, format_args!("{}.\n\n", capital(answer.sentence)));
+    line(&mut body, "need", answer.need);
+    line(&mut body, "when", answer.when);
+    PageEntry { id: answer.id, body }
 }
 
 fn rules(rules: &'static [Rule]) -> Vec<PageEntry> {

@@ -26,7 +26,7 @@ mod yaml;
 
 pub use advice::{
     FactsFile, LineError, fact_meant_by, parse_fact_value, parse_facts, parse_facts_line,
-    parse_site,
+    parse_site, site_field,
 };
 pub use cluster::{Cluster, parse_cluster};
 pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};

@@ -1,6 +1,7 @@
 //! Advice on a site: the decision tree, the scenarios and the profiles of the pages as rules about
 //! fleet, people and needs.
 
+mod asked;
 mod compose;
 mod mix;
 mod notebooks;
@@ -8,7 +9,9 @@ mod operations;
 mod route;
 mod rules;
 mod sharing;
+mod staying;
 pub(crate) mod terms;
+mod week;
 
 use muster_model::advice::{
     Advice, Fact, Facts, FiredRule, Label, Ruleset, SiteAdvice, SiteProfile,
@@ -20,10 +23,12 @@ use crate::flips::Search;
 use crate::workload::stack;
 use crate::{disputes, overrides, warnings};
 
+pub(crate) use asked::{ANSWERS, NeedAnswer};
 pub(crate) use notebooks::RULES as NOTEBOOKS;
 pub use route::{Route, Undecided, route, route_targets};
 pub(crate) use rules::RULES;
 pub(crate) use sharing::{MODEL as SHARING_MODEL, SHARING};
+pub(crate) use staying::STAYING;
 
 /// Returns the advice for a site: label, reasons, warnings, flips by one fact, disputes, the way
 /// its work runs there, and the effort of operating it.
@@ -57,7 +62,17 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
     let sharing = sharing::of(&case, &site.models);
     let notebooks = notebooks::of(&case);
     let workloads = mix::workloads(site, &case);
-    SiteAdvice { advice, workloads, sharing, notebooks, operations, proof: None }
+    SiteAdvice {
+        advice,
+        asked: asked::of(&case, &site.stated),
+        staying: staying::of(&case),
+        workloads,
+        sharing,
+        notebooks,
+        operations,
+        first_week: week::of(&case),
+        proof: None,
+    }
 }
 
 /// Returns the label without the evidence for it.

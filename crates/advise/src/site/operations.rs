@@ -1,6 +1,8 @@
 //! Effort of operating a recommendation: the components to install, run and upgrade, the staff, and
 //! the part that breaks first. It follows from the label, and from needs that no label names.
 
+use std::borrow::Cow;
+
 use muster_model::GpuModel;
 use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Operations};
 
@@ -172,24 +174,68 @@ pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Operations {
         }
     }
 
-    // 3. The staff. A provider operates the orchestrator, the user the workloads.
-    let provided = words.contains("run by a provider");
-    let staff = match label.primary {
-        ControlPlane::None => NONE.staff,
-        _ if provided => {
-            "the provider runs hardware, drivers, fabric, cluster and orchestrator; you operate your workloads"
+    // 3. A provider operates what it runs today.
+    if case.facts.is(Fact::ManagedPlane) {
+        components.retain(|part| !PROVIDED_PARTS.contains(part));
+    }
+    let breaks_first = match label.primary {
+        ControlPlane::Kubernetes if case.facts.is(Fact::ManagedPlane) => {
+            "the add-ons that you run: GPU Operator, queue and gang scheduler, after an upgrade by the provider"
         }
-        _ if second.is_some() => {
+        _ => first.breaks_first,
+    };
+    Operations { components, staff: staff(case, &words, first), breaks_first, source: first.source }
+}
+
+/// Components that the provider of a managed control plane runs.
+const PROVIDED_PARTS: [&str; 5] =
+    ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "slurmctld"];
+
+/// Returns the staff that a stack requires; more where nodes and users are many.
+fn staff(case: &FactsCase<'_>, words: &str, first: &Stack) -> Cow<'static, str> {
+    let primary = case.label().primary;
+    if primary == ControlPlane::None {
+        return NONE.staff.into();
+    }
+    if words.contains("run by a provider") {
+        return "the provider runs hardware, drivers, fabric, cluster and orchestrator; you operate your workloads"
+            .into();
+    }
+    let base = match primary {
+        _ if POOL.holds(case) => {
             "a part-time SRE for Slurm, and a platform team for Kubernetes: 0.5 to 1.0 full-time people for six months, \
              then 0.25; and an owner of the boundary between them"
         }
         _ if SLURM_SERVES.holds(case) => {
             "one part-time SRE, also for the services: Slurm neither checks nor updates them"
         }
+        ControlPlane::Kubernetes if case.facts.is(Fact::ManagedPlane) => {
+            "0.25 full-time people for GPU Operator, queue and add-ons; the provider runs the control plane"
+        }
         _ => first.staff,
     };
-    Operations { components, staff, breaks_first: first.breaks_first, source: first.source }
+    let nodes = case.facts.get(Fact::FleetNodes);
+    let users = case.facts.get(Fact::Users);
+    let hundredths = nodes / NODES_PER_HUNDREDTH + users / USERS_PER_HUNDREDTH;
+    if hundredths < WORTH_SAYING {
+        return base.into();
+    }
+    // To halves: the estimate is no finer.
+    let scale = Fact::PlatformFte.value((hundredths + 25) / 50 * 50);
+    format!(
+        "{base}; beside it about {scale} full-time people, by Muster's estimate, for faults of {nodes} nodes and \
+         questions of {users} users"
+    )
+    .into()
 }
+
+/// Nodes that take a hundredth of a full-time person: 100 nodes take one. Muster's judgement: about one
+/// hardware fault a week per 100 nodes, and half a day for each, beside upgrades.
+const NODES_PER_HUNDREDTH: u32 = 1;
+/// Users that take a hundredth of a full-time person: 300 users take one, by their questions.
+const USERS_PER_HUNDREDTH: u32 = 3;
+/// Smaller efforts, in hundredths, are within those of the control plane.
+const WORTH_SAYING: u32 = 50;
 
 const fn stack(plane: ControlPlane) -> &'static Stack {
     match plane {

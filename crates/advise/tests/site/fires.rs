@@ -255,6 +255,8 @@ fn every_rule_fires_somewhere() {
         site(&[Services, FleetElastic], RUN),
         site(&[Training, StrictQuotas], LAB),
         site(&[Services, Training, Reproducible], RUN),
+        site(&[Batch], &[(FleetNodes, 8), (FleetGpus, 64), (Users, 20), (FleetPlaces, 2)]),
+        site(&[Batch, OperatesLsf, Works], LAB),
     ];
     let said: BTreeSet<&str> =
         rows.chain(others).chain(more).flat_map(|site| said(&ask(&site))).collect();

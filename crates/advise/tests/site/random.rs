@@ -38,23 +38,20 @@ fn facts_of(list: &'static [Fact]) -> impl Strategy<Value = Facts> {
 fn agreed(mut facts: Facts) -> Facts {
     let teams = facts.get(Fact::Teams).min(facts.get(Fact::Users));
     facts.set(Fact::Teams, teams);
-    let operates =
-        [Fact::OperatesSlurm, Fact::OperatesKubernetes, Fact::OperatesK3s, Fact::OperatesRay];
-    if !operates.iter().any(|plane| facts.is(*plane)) {
-        facts.set(Fact::Works, 0);
-        facts.set(Fact::Modernise, 0);
-    }
     if facts.get(Fact::FleetNodes) == 1 && !facts.is(Fact::FleetElastic) {
         facts.set(Fact::CoupledTraining, 0);
     }
-    for (one, other) in [
-        (Fact::CoupledTraining, Fact::Training),
-        (Fact::MainlyCoupled, Fact::CoupledTraining),
-        (Fact::Autoscaling, Fact::Services),
-        (Fact::IsolatedSlices, Fact::SharedGpus),
-    ] {
-        if !facts.is(other) {
-            facts.set(one, 0);
+    // Twice, so that a fact that is taken away takes those that rest on it.
+    for _ in 0..2 {
+        for implied in Fact::IMPLIES {
+            if !facts.is(implied.other) {
+                facts.set(implied.one, 0);
+            }
+        }
+    }
+    if !Fact::OPERATED.iter().any(|plane| facts.is(*plane)) {
+        for fact in [Fact::Works, Fact::Modernise, Fact::ManagedPlane] {
+            facts.set(fact, 0);
         }
     }
     if facts.get(Fact::Users) == 1 {

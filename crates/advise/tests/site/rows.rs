@@ -28,22 +28,15 @@ impl SiteRow {
     }
 }
 
-const IMPLIES: [(Fact, Fact); 4] = [
-    (Fact::MainlyCoupled, Fact::CoupledTraining),
-    (Fact::CoupledTraining, Fact::Training),
-    (Fact::Autoscaling, Fact::Services),
-    (Fact::IsolatedSlices, Fact::SharedGpus),
-];
-
 /// Returns a site with these facts. MIG is given by a GPU model that has it.
 pub fn site(flags: &[Fact], numbers: &[(Fact, u32)]) -> SiteProfile {
     let mut facts = Facts::default();
     for fact in flags {
         facts.set(*fact, 1);
         // As in a site file: an implied fact is not given again.
-        for (one, other) in IMPLIES {
-            if facts.is(one) {
-                facts.set(other, 1);
+        for implied in Fact::IMPLIES {
+            if facts.is(implied.one) {
+                facts.set(implied.other, 1);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Citation, ControlPlane, FactChanges, Facts, Label, SiteProof};
+use super::{Citation, ControlPlane, Fact, FactChanges, Facts, Label, SiteProof};
 
 /// Advice on one workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -139,6 +139,12 @@ pub struct SiteAdvice {
     /// Answer in the same form as for one workload.
     #[serde(flatten)]
     pub advice: Advice,
+    /// One answer to each need that the site has, in the order in which it states them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<AskedNeed>,
+    /// Cost of staying with each product that the site operates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub staying: Vec<FiredRule>,
     /// Each kind of work in the mix on the recommended stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<WorkloadOnSite>,
@@ -150,9 +156,23 @@ pub struct SiteAdvice {
     pub notebooks: Vec<FiredRule>,
     /// Effort of running the recommended stack.
     pub operations: Operations,
+    /// Steps of the first week, in order.
+    pub first_week: Vec<Cow<'static, str>>,
     /// Simulation of the site's load, on request. It does not change the advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<SiteProof>,
+}
+
+/// Answer to a need of the site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AskedNeed {
+    /// Id of the answer, an anchor of docs/advise.md.
+    pub id: &'static str,
+    /// Need that it answers.
+    #[schemars(with = "String")]
+    pub need: Fact,
+    /// Answer in one sentence.
+    pub sentence: &'static str,
 }
 
 /// Kind of work on the recommended stack.
@@ -180,7 +200,7 @@ pub struct Operations {
     /// Components that must be installed, operated and upgraded.
     pub components: Vec<&'static str>,
     /// Staff that the stack requires.
-    pub staff: &'static str,
+    pub staff: Cow<'static, str>,
     /// Component or process that fails first.
     pub breaks_first: &'static str,
     /// Source of these statements.

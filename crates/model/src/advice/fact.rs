@@ -137,6 +137,8 @@ facts! {
     FleetDev "fleet.dev" FactKind::Flag, "is it for development or CI only?";
     /// The machines have one owner and no other tenant.
     FleetSingleTenant "fleet.single-tenant" FactKind::Flag, "are the machines of one owner, with no other tenant on them?";
+    /// Number of places, such as data centres or branches, that the nodes stand in.
+    FleetPlaces "fleet.places" count(1, MANY, 1), "in how many places do the nodes stand?";
     /// Two schedulers start work on the same nodes today.
     FleetSharedNodes "fleet.shared-nodes" FactKind::Flag, "do two orchestrators start work on the same nodes?";
     /// A GPU model of the fleet can be cut into MIG slices. Derived from the models, never given.
@@ -156,6 +158,8 @@ facts! {
     ToolingBudget "people.tooling-budget" FactKind::Flag, "is there a budget to buy scheduling software?";
     /// A provider may run the platform.
     Managed "people.managed" FactKind::Flag, "may a provider run the orchestrator for you?";
+    /// A provider runs the control plane today, such as EKS, GKE or AKS.
+    ManagedPlane "people.managed-plane" FactKind::Flag, "does a provider run the control plane today (EKS, GKE, AKS or the like)?";
     /// The team is experienced with HPC tools and job scripts.
     HpcFluent "people.hpc-fluent" FactKind::Flag, "is the team at home in HPC tools and job scripts?";
     /// The team is experienced with Kubernetes.
@@ -168,6 +172,26 @@ facts! {
     OperatesK3s "people.operates-k3s" FactKind::Flag, "do you operate k3s today?";
     /// The site operates Ray clusters today, beside any other scheduler.
     OperatesRay "people.operates-ray" FactKind::Flag, "do you operate Ray clusters today, beside any other scheduler?";
+    /// The site operates Slinky today.
+    OperatesSlinky "people.operates-slinky" FactKind::Flag, "do you operate Slinky (Slurm on Kubernetes) today?";
+    /// The site operates Soperator today.
+    OperatesSoperator "people.operates-soperator" FactKind::Flag, "do you operate Soperator (Slurm on Kubernetes) today?";
+    /// The site operates SUNK today.
+    OperatesSunk "people.operates-sunk" FactKind::Flag, "do you operate SUNK (Slurm on Kubernetes) today?";
+    /// The site operates KubeRay today.
+    OperatesKuberay "people.operates-kuberay" FactKind::Flag, "do you operate KubeRay today?";
+    /// The site operates Volcano today.
+    OperatesVolcano "people.operates-volcano" FactKind::Flag, "do you operate Volcano today?";
+    /// The site operates Kueue today.
+    OperatesKueue "people.operates-kueue" FactKind::Flag, "do you operate Kueue today?";
+    /// The site operates the KAI scheduler today.
+    OperatesKai "people.operates-kai" FactKind::Flag, "do you operate the KAI scheduler today?";
+    /// The site operates Run:ai today.
+    OperatesRunai "people.operates-runai" FactKind::Flag, "do you operate Run:ai today?";
+    /// The site operates PBS today.
+    OperatesPbs "people.operates-pbs" FactKind::Flag, "do you operate PBS (OpenPBS or PBS Professional) today?";
+    /// The site operates LSF today.
+    OperatesLsf "people.operates-lsf" FactKind::Flag, "do you operate LSF today?";
     /// The control plane that the site operates works.
     Works "people.works" FactKind::Flag, "does what you operate work?";
     /// The site wants to replace a working control plane to be modern.
@@ -217,6 +241,14 @@ facts! {
     Tracking "needs.tracking" FactKind::Flag, "do you want experiment tracking in the same product?";
     /// The same jobs must run in several clusters.
     MultiCluster "needs.multi-cluster" FactKind::Flag, "must the same jobs run in several clusters?";
+    /// The site asks whether to add Ray.
+    Ray "needs.ray" FactKind::Flag, "do you want Ray, or ask whether to add it?";
+    /// Language models are served with vLLM.
+    Vllm "needs.vllm" FactKind::Flag, "do you serve language models with vLLM?";
+    /// Models are trained with DeepSpeed.
+    Deepspeed "needs.deepspeed" FactKind::Flag, "do you train with DeepSpeed?";
+    /// Data is processed with Spark.
+    Spark "needs.spark" FactKind::Flag, "do you process data with Spark?";
 }
 
 impl Fact {
@@ -228,7 +260,7 @@ impl Fact {
 
     /// Facts about a site that require another one. An implied fact is only used as `one` in later
     /// entries.
-    pub const IMPLIES: [Contradiction; 4] = [
+    pub const IMPLIES: [Contradiction; 18] = [
         implies(
             Fact::MainlyCoupled,
             Fact::CoupledTraining,
@@ -237,6 +269,30 @@ impl Fact {
         implies(Fact::CoupledTraining, Fact::Training, "what spans nodes here is training"),
         implies(Fact::Autoscaling, Fact::Services, "what scales with its load is a service"),
         implies(Fact::IsolatedSlices, Fact::SharedGpus, "a slice is a part of a shared GPU"),
+        implies(Fact::Vllm, Fact::Services, "vLLM serves models"),
+        implies(Fact::Deepspeed, Fact::Training, "DeepSpeed trains models"),
+        implies(Fact::OperatesSlinky, Fact::OperatesSlurm, "it is Slurm"),
+        implies(Fact::OperatesSlinky, Fact::OperatesKubernetes, "it runs on Kubernetes"),
+        implies(Fact::OperatesSoperator, Fact::OperatesSlurm, "it is Slurm"),
+        implies(Fact::OperatesSoperator, Fact::OperatesKubernetes, "it runs on Kubernetes"),
+        implies(Fact::OperatesSunk, Fact::OperatesSlurm, "it is Slurm"),
+        implies(Fact::OperatesSunk, Fact::OperatesKubernetes, "it runs on Kubernetes"),
+        implies(Fact::OperatesKuberay, Fact::OperatesRay, "it starts Ray clusters"),
+        implies(Fact::OperatesKuberay, Fact::OperatesKubernetes, "it runs on Kubernetes"),
+        implies(Fact::OperatesVolcano, Fact::OperatesKubernetes, "it runs on Kubernetes"),
+        implies(Fact::OperatesKueue, Fact::OperatesKubernetes, "it runs on Kubernetes"),
+        implies(Fact::OperatesKai, Fact::OperatesKubernetes, "it runs on Kubernetes"),
+        implies(Fact::OperatesRunai, Fact::OperatesKubernetes, "it runs on Kubernetes"),
+    ];
+
+    /// Control planes and schedulers that the site operates; the others in the table imply one.
+    pub const OPERATED: [Fact; 6] = [
+        Fact::OperatesSlurm,
+        Fact::OperatesKubernetes,
+        Fact::OperatesK3s,
+        Fact::OperatesRay,
+        Fact::OperatesPbs,
+        Fact::OperatesLsf,
     ];
 
     /// Returns the fact with this name; `None` when there is none.
@@ -333,9 +389,7 @@ impl Facts {
     /// one workload never contradict each other: the guide answers every combination.
     #[must_use]
     pub fn contradiction(&self) -> Option<Contradiction> {
-        let operates =
-            [Fact::OperatesSlurm, Fact::OperatesKubernetes, Fact::OperatesK3s, Fact::OperatesRay];
-        let nothing = !operates.iter().any(|plane| self.is(*plane));
+        let nothing = !Fact::OPERATED.iter().any(|plane| self.is(*plane));
         let pair =
             |holds: bool, one, other, why| holds.then_some(Contradiction { one, other, why });
         let more_teams = self.get(Fact::Teams) > self.get(Fact::Users);
@@ -355,6 +409,12 @@ impl Facts {
                 Fact::Works,
                 Fact::OperatesSlurm,
                 "nothing is operated that could work",
+            ))
+            .or(pair(
+                nothing && self.is(Fact::ManagedPlane),
+                Fact::ManagedPlane,
+                Fact::OperatesSlurm,
+                "no control plane is in operation that a provider could run",
             ))
             .or(pair(
                 nothing && self.is(Fact::Modernise),

@@ -13,8 +13,8 @@ mod threshold;
 mod work_kind;
 
 pub use answer::{
-    Advice, Dispute, DisputeKind, DisputePosition, FiredRule, Flip, Layer, Operations, RuleEffect,
-    SiteAdvice, Warning, WorkloadOnSite,
+    Advice, AskedNeed, Dispute, DisputeKind, DisputePosition, FiredRule, Flip, Layer, Operations,
+    RuleEffect, SiteAdvice, Warning, WorkloadOnSite,
 };
 pub use comparison::{
     Compared, Comparison, ComparisonCell, ComparisonVerdict, CurrentSupport, PlaneResult,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Facts, Thresholds, WorkKind};
+use super::{Fact, Facts, Thresholds, WorkKind};
 use crate::cluster_name::ClusterName;
 use crate::node::GpuModel;
 
@@ -15,6 +15,8 @@ pub struct SiteProfile {
     pub facts: Facts,
     /// GPU models of the fleet, in the order of the file.
     pub models: Vec<GpuModel>,
+    /// Needs that the file states, in its order. Implied ones are not among them.
+    pub stated: Vec<Fact>,
     /// Kinds of work, in the order of the file.
     pub mix: Vec<MixEntry>,
     /// Thresholds of the rules, with the site's overrides.

@@ -79,6 +79,8 @@ thresholds! {
     CommercialTeamsTree "commercial-teams-tree" of Teams = 11, Kentino "decision tree, step 4: more than 10 teams", "teams from which also the stricter statement asks for a commercial scheduler";
     /// GPUs from which batch and services get a control plane each.
     FederatedGpus "federated-gpus" of FleetGpus = 200, Kentino "summary table: 200+ GPUs", "GPUs from which batch and services get a control plane each";
+    /// Places from which no run can span the whole fleet.
+    SeveralPlaces "several-places" of FleetPlaces = 2, Muster "a collective between two data centres is as slow as the line between them", "places from which each gets a queue of its own";
     /// Nodes of the fleet from which k3s is unsuitable.
     K3sFleetNodes "k3s-fleet-nodes" of FleetNodes = 9, Muster "the sources give no number; more nodes than a small cluster has", "nodes of the fleet from which k3s is no longer suitable";
 }

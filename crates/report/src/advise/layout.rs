@@ -43,6 +43,8 @@ pub(super) struct PageSection {
     pub(super) rank: u8,
     /// True for an empty line before the section.
     pub(super) apart: bool,
+    /// True if every item is shown on any screen.
+    pub(super) is_whole: bool,
 }
 
 /// Width and style of a page.
@@ -73,6 +75,11 @@ impl<'a> AdvicePage<'a> {
         wrap(text, self.width).iter().map(|line| self.context.paint(Ink::Strong, line)).collect()
     }
 
+    /// Returns a faint note below the sections.
+    pub(super) fn note(&self, text: &str) -> Vec<String> {
+        wrap(text, self.width).iter().map(|line| self.context.paint(Ink::Faint, line)).collect()
+    }
+
     /// Returns every item of every section.
     pub(super) fn whole(&self, sections: &[PageSection]) -> Vec<String> {
         let all: Vec<usize> = sections.iter().map(|section| section.items.len()).collect();
@@ -81,19 +88,18 @@ impl<'a> AdvicePage<'a> {
 
     /// Returns as many items as fit in `lines`: one of each section, then one more of each in turn,
     /// by rank. If even one of each does not fit, the sections with the highest rank are only
-    /// counted.
+    /// counted, on one line together.
     pub(super) fn fitting(&self, sections: &[PageSection], lines: usize) -> Vec<String> {
-        let mut shown: Vec<usize> =
-            sections.iter().map(|section| section.items.len().min(1)).collect();
+        let first = |section: &PageSection| {
+            let least = if section.is_whole { section.items.len() } else { 1 };
+            section.items.len().min(least)
+        };
+        let mut shown: Vec<usize> = sections.iter().map(first).collect();
         let mut order: Vec<usize> = (0..sections.len()).collect();
         order.sort_by_key(|place| sections[*place].rank);
-        for place in order.iter().rev() {
-            let tall = self.lines(sections, &shown).len();
-            if tall > lines {
-                let before = std::mem::take(&mut shown[*place]);
-                if self.lines(sections, &shown).len() == tall {
-                    shown[*place] = before;
-                }
+        for place in order.iter().rev().filter(|place| !sections[**place].is_whole) {
+            if self.lines(sections, &shown).len() > lines {
+                shown[*place] = 0;
             }
         }
         let mut open: Vec<usize> = order.into_iter().filter(|place| shown[*place] > 0).collect();
@@ -115,8 +121,14 @@ impl<'a> AdvicePage<'a> {
 
     fn lines(&self, sections: &[PageSection], shown: &[usize]) -> Vec<String> {
         let mut lines = Vec::new();
+        let mut hidden = Vec::new();
         for (section, shown) in sections.iter().zip(shown) {
             if section.items.is_empty() {
+                continue;
+            }
+            let left = section.items.len() - shown;
+            if *shown == 0 {
+                hidden.push(format!("{} {left}", section.label));
                 continue;
             }
             if section.apart {
@@ -124,30 +136,21 @@ impl<'a> AdvicePage<'a> {
             }
             let mut own: Vec<String> =
                 section.items[..*shown].iter().flat_map(|item| self.item(item)).collect();
-            // Items left out are counted beside the last line if it has no label, else on a line of
-            // their own.
-            let left = section.items.len() - shown;
-            let note = (left > 0).then(|| format!("+{left} more"));
-            if note.is_some() && own.len() < 2 {
-                own.push(self.context.paint(Ink::Faint, "--details shows the rest"));
+            if left > 0 {
+                own.push(self.context.paint(Ink::Faint, &format!("… {left} more")));
             }
-            if *shown == 0 {
-                let count = format!("{left}, with --details");
-                lines.push(self.labelled(
-                    section.label,
-                    Ink::Strong,
-                    &self.context.paint(Ink::Faint, &count),
-                ));
-                continue;
-            }
-            let last = own.len() - 1;
-            for (place, line) in own.iter().enumerate() {
-                lines.push(match (place, &note) {
-                    (0, _) => self.labelled(section.label, Ink::Strong, line),
-                    (_, Some(note)) if place == last => self.labelled(note, Ink::Faint, line),
-                    _ => self.labelled("", Ink::Plain, line),
-                });
-            }
+            let labels = std::iter::once(section.label).chain(std::iter::repeat(""));
+            lines.extend(
+                labels.zip(&own).map(|(label, line)| self.labelled(label, Ink::Strong, line)),
+            );
+        }
+        if !hidden.is_empty() {
+            let counts = format!("--more shows {}", hidden.join(", "));
+            let counts = wrap(&counts, self.space());
+            let labels = std::iter::once("more").chain(std::iter::repeat(""));
+            lines.extend(labels.zip(&counts).map(|(label, line)| {
+                self.labelled(label, Ink::Strong, &self.context.paint(Ink::Faint, line))
+            }));
         }
         lines
     }
@@ -194,6 +197,7 @@ mod tests {
             items: (0..*count).map(|number| SectionItem::new(format!("item {number}"))).collect(),
             rank: u8::try_from(rank).unwrap(),
             apart: false,
+            is_whole: false,
         };
         counts.iter().enumerate().map(section).collect()
     }
@@ -209,15 +213,22 @@ mod tests {
         };
         check(&[2, 0, 1], 9, &["list item 0", "item 1", "list item 0"]);
         check(&[3], 3, &["list item 0", "item 1", "item 2"]);
-        check(&[4], 3, &["list item 0", "item 1", "+1 more item 2"]);
-        check(&[4], 2, &["list item 0", "+2 more item 1"]);
-        check(&[3, 3], 5, &["list item 0", "item 1", "item 2", "list item 0", "+1 more item 1"]);
-        check(&[2, 2], 4, &["list item 0", "item 1", "list item 0", "item 1"]);
-        check(&[3, 2], 4, &["list item 0", "+1 more item 1", "list item 0", "item 1"]);
-        check(&[2, 1], 2, &["list 2, with --details", "list item 0"]);
+        check(&[4], 3, &["list item 0", "item 1", "… 2 more"]);
+        check(&[4], 2, &["list item 0", "… 3 more"]);
+        check(&[3, 3], 6, &["list item 0", "item 1", "item 2", "list item 0", "item 1", "item 2"]);
         // Every section is named, however small the screen; what ranks first is shown longest.
-        check(&[2, 2], 3, &["list item 0", "item 1", "list 2, with --details"]);
-        check(&[2, 2], 1, &["list 2, with --details", "list 2, with --details"]);
+        check(&[2, 2], 3, &["list item 0", "item 1", "more --more shows list 2"]);
+        check(&[2, 2], 1, &["more --more shows list 2, list 2"]);
+    }
+
+    #[test]
+    fn a_section_that_must_be_whole_is_whole_on_any_screen() {
+        let page = AdvicePage::new(RenderContext::plain());
+        let mut two = sections(&[3, 2]);
+        two[0].is_whole = true;
+        let shown = page.fitting(&two, 1);
+        assert_eq!(shown.len(), 4, "{shown:?}");
+        assert!(shown[3].ends_with("--more shows list 2"), "{shown:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use muster_model::advice::{
 use self::layout::{AdvicePage, PageSection, SectionItem};
 use crate::RenderContext;
 
-pub use self::site::site;
+pub use self::site::{site, site_proof};
 pub use self::stack::mermaid;
 
 /// Rows of a terminal of the default size, less one for the prompt that follows.
@@ -28,6 +28,10 @@ const REQUIRED: &str = " (REQUIRED)";
 pub struct AdviceOptions {
     /// True to show everything instead of what fits on one screen.
     pub details: bool,
+    /// True to show every item in one line or a few, without sources.
+    pub more: bool,
+    /// Rows of the terminal; `None` if it is not a terminal.
+    pub rows: Option<usize>,
     /// Commands to run next.
     pub next: Vec<String>,
 }
@@ -73,7 +77,9 @@ fn is_required(part: &str) -> bool {
 
 fn with(part: &str) -> String {
     match part.strip_suffix(REQUIRED) {
+        Some(part) if part.ends_with("gang scheduling") => format!("with {part}"),
         Some(part) => format!("behind a {part}"),
+        None if part.starts_with("run by ") => part.to_owned(),
         None => format!("with {part}"),
     }
 }
@@ -119,7 +125,13 @@ fn next(depth: &AdviceOptions) -> Option<PageSection> {
     let commands: Vec<String> =
         depth.next.iter().map(|command| command.replace(' ', "\u{a0}")).collect();
     let items = vec![SectionItem::new(commands.join("\u{a0}\u{a0}\u{a0} "))];
-    (!depth.next.is_empty()).then_some(PageSection { label: "next", items, rank: 0, apart: false })
+    (!depth.next.is_empty()).then_some(PageSection {
+        label: "next",
+        items,
+        rank: 0,
+        apart: false,
+        is_whole: false,
+    })
 }
 
 /// Returns heading and sections as lines.
@@ -132,9 +144,26 @@ fn cut(
     let page = AdvicePage::new(context);
     let mut lines = page.heading(&headline(label));
     lines.push(String::new());
-    let left = SCREEN.saturating_sub(lines.len());
-    lines.extend(if depth.details { page.whole(sections) } else { page.fitting(sections, left) });
+    let legend = legend(sections, &page);
+    let screen = depth.rows.map_or(SCREEN, |rows| rows.saturating_sub(1).max(SCREEN));
+    let left = screen.saturating_sub(lines.len() + legend.len());
+    let whole = depth.details || depth.more;
+    lines.extend(if whole { page.whole(sections) } else { page.fitting(sections, left) });
+    lines.extend(legend);
     lines
+}
+
+/// Explains the labels whose meaning is not plain.
+fn legend(sections: &[PageSection], page: &AdvicePage<'_>) -> Vec<String> {
+    let words = [
+        ("flips", "flips: facts that change the answer"),
+        ("disputed", "disputed: sources disagree"),
+        ("watch for", "watch for: known failures"),
+    ];
+    let has = |label: &str| sections.iter().any(|one| one.label == label && !one.items.is_empty());
+    let shown: Vec<&str> =
+        words.into_iter().filter(|(label, _)| has(label)).map(|(_, words)| words).collect();
+    if shown.is_empty() { Vec::new() } else { page.note(&shown.join("; ")) }
 }
 
 fn text(lines: &[String]) -> String {
@@ -147,8 +176,13 @@ fn sections(advice: &Advice, depth: &AdviceOptions, context: RenderContext) -> V
     let (required, because): (Vec<_>, Vec<_>) =
         advice.rules.iter().partition(|rule| rule.effect == RuleEffect::Required);
     let split = advice.label.hybrid.iter().map(SectionItem::new).collect();
-    let section =
-        |label, rank, items: Vec<SectionItem>| PageSection { label, items, rank, apart: false };
+    let section = |label, rank, items: Vec<SectionItem>| PageSection {
+        label,
+        items,
+        rank,
+        apart: false,
+        is_whole: false,
+    };
     // A split fleet shows every pool.
     let stack_rank = if advice.label.hybrid.is_some() { 0 } else { 6 };
     vec![
@@ -198,6 +232,7 @@ fn warning_item(warning: &Warning, details: bool) -> SectionItem {
     SectionItem { below, ..SectionItem::new(warning.sentence.to_string()).with_id(warning.id) }
 }
 
+/// States what the sides say and what is chosen here. `details` adds every side and the question that decides.
 fn dispute_item(dispute: &Dispute, details: bool) -> SectionItem {
     let mut below = Vec::new();
     if details {
@@ -208,10 +243,17 @@ fn dispute_item(dispute: &Dispute, details: bool) -> SectionItem {
                 .iter()
                 .map(|position| format!("{}: {}", cited(position.source), position.text)),
         );
-        below.push(format!("muster: {}", dispute.muster));
+        below.push(format!("what decides: {}", dispute.question));
         below.push(anchor(dispute.id));
     }
-    SectionItem { below, ..SectionItem::new(dispute.question).with_id(dispute.id) }
+    let sides: Vec<String> = dispute
+        .positions
+        .iter()
+        .take(2)
+        .map(|side| format!("{} says \u{201c}{}\u{201d}", side.source.page.name(), side.text))
+        .collect();
+    let text = format!("{}; here: {}", sides.join(", "), dispute.muster);
+    SectionItem { below, ..SectionItem::new(text).with_id(dispute.id) }
 }
 
 /// Returns the sources that disagree: `guide contradicts itself`, `guide, overview and kentino`,
@@ -285,6 +327,9 @@ mod tests {
         check(ControlPlane::K3s, "GPU Operator", None, "k3s, with GPU Operator");
         check(ControlPlane::Ray, "G (REQUIRED) + KubeRay", None, "ray, with KubeRay, behind a G");
         check(ControlPlane::Slurm, "T", Some("two pools"), "slurm, with T, in a split fleet");
+        let provided = "Run:ai gang scheduling (REQUIRED) + run by a provider";
+        let expected = "kubernetes, run by a provider, with Run:ai gang scheduling";
+        check(ControlPlane::Kubernetes, provided, None, expected);
     }
 
     #[test]

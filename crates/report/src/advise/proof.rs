@@ -91,13 +91,16 @@ pub(super) fn lines(proof: &SiteProof, context: RenderContext) -> Vec<String> {
         items: items.into_iter().map(SectionItem::new).collect(),
         rank: 0,
         apart: false,
+        is_whole: false,
     };
     let mut lines = page.whole(&[section("proved", vec![load(proof), counted(proof)])]);
     lines.push(String::new());
     lines.extend(table(proof, page.width(), context).lines().map(str::to_owned));
     lines.push(String::new());
     lines.extend(page.whole(&[
-        section("figures", vec![verdict(proof)]),
+        section("figures", std::iter::once(verdict(proof)).chain(losses(proof)).collect()),
+        section("largest", vec![largest(proof)]),
+        section("never ran", vec![never_ran(proof)]),
         section("unseen", unseen(proof)),
         section("no model", without_model(proof)),
         section("assumed", proof.assumed.iter().map(|line| clean(line).into_owned()).collect()),
@@ -237,6 +240,55 @@ fn verdict(proof: &SiteProof) -> String {
             )
         }
     }
+}
+
+/// Returns the wait of the largest jobs under each control plane, on a terminal of any width.
+fn largest(proof: &SiteProof) -> String {
+    let wait = |plane: &ProvedPlane| {
+        let wait = plane.figure("largest_waited_secs");
+        let wait = wait.map_or_else(|| "unknown".to_owned(), |figure| with_margin(figure, span));
+        format!("{} {wait}", plane.scheduler)
+    };
+    let waits: Vec<String> = proof.planes.iter().map(wait).collect();
+    format!("{} wait: {}", sized(&proof.largest, "GPU"), waits.join(", "))
+}
+
+/// Returns the jobs that never end or are refused under each control plane; `none` where there are none.
+fn never_ran(proof: &SiteProof) -> String {
+    let jobs = |plane: &ProvedPlane| {
+        let jobs = undone(plane)?;
+        Some(format!("{} {}", plane.scheduler, with_margin(jobs, amount)))
+    };
+    let jobs: Vec<String> = proof.planes.iter().filter_map(jobs).collect();
+    if proof.planes.iter().any(|plane| plane.is_partial) {
+        return "unknown: the runs were stopped".to_owned();
+    }
+    if jobs.is_empty() { "none".to_owned() } else { jobs.join(", ") }
+}
+
+/// Returns why each control plane that does clearly worse loses, one sentence each.
+fn losses(proof: &SiteProof) -> Vec<String> {
+    let advised = proof.planes.iter().find(|plane| plane.role == ProvedRole::Advised);
+    let Some(advised) = advised else { return Vec::new() };
+    let value = |plane: &ProvedPlane, name| plane.figure(name).map_or(0.0, |figure| figure.value);
+    let worse = proof.planes.iter().filter(|plane| proof.verdict.worse.contains(&plane.scheduler));
+    let loss = |plane: &ProvedPlane| {
+        let name = &plane.scheduler;
+        let undone = value(plane, "undone");
+        if undone > value(advised, "undone") {
+            return format!(
+                "{name} loses: {} jobs never end under it or are refused",
+                amount(undone)
+            );
+        }
+        let longer = value(plane, "turnaround_secs.mean") - value(advised, "turnaround_secs.mean");
+        let unused = value(plane, "unused_gpu_hours") - value(advised, "unused_gpu_hours");
+        if longer > 0.0 {
+            return format!("{name} loses: each job ends {} later on average", span(longer));
+        }
+        format!("{name} loses: {} GPU-hours more are idle or lost", amount(unused))
+    };
+    worse.map(loss).collect()
 }
 
 /// `a, b and c do`.

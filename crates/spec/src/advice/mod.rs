@@ -15,7 +15,7 @@ mod word;
 mod written;
 
 pub use facts::{FactsFile, LineError, parse_facts, parse_facts_line};
-pub use names::fact_meant_by;
+pub use names::{fact_meant_by, site_field};
 pub use site::parse_site;
 pub use value::parse_fact_value;
 

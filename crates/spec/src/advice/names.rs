@@ -96,6 +96,10 @@ const FOREIGN_SITE: &[(&str, &str, &str)] = &[
     ("fleet", "bare-metal", "hosting"),
     ("fleet", "cloud", "hosting"),
     ("fleet", "autoscaling", "elastic"),
+    ("fleet", "sites", "places"),
+    ("fleet", "locations", "places"),
+    ("people", "managed-kubernetes", "managed-plane"),
+    ("needs", "audit", "regulated"),
     ("people", "user-count", "users"),
     ("people", "researchers", "users"),
     ("people", "engineers", "users"),
@@ -149,6 +153,12 @@ pub(super) fn site_key(fact: Fact) -> Option<(&'static str, &'static str)> {
     let (section, key) = fact.name().split_once('.')?;
     let follows = matches!(fact, Fact::FleetRdma | Fact::FleetBareMetal | Fact::FleetMig);
     (!follows && operated(fact).is_none()).then_some((section, key))
+}
+
+/// Returns the field of a section of a site file that sets a fact; `None` if the section has none.
+#[must_use]
+pub fn site_field(fact: Fact, section: &str) -> Option<&'static str> {
+    site_key(fact).filter(|(of, _)| *of == section).map(|(_, key)| key)
 }
 
 /// Returns the control plane that a fact says is operated.

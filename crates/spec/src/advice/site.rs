@@ -66,6 +66,7 @@ impl Field for SiteDocument {
                 }
             }
         }
+        site.record_needs();
         // 3. Missing facts. After another problem, this one would mostly be a consequence of it.
         if problems.len() == before {
             site.missing(node, entries, problems);
@@ -149,6 +150,28 @@ impl SiteDocument {
                 }
             }
         }
+        // A product implies the control plane that it runs on.
+        for implied in Fact::IMPLIES {
+            let both = [implied.one, implied.other].map(names::operated);
+            if let ([Some(_), Some(_)], Some(spot)) = (both, self.written.spot(implied.one))
+                && self.written.facts.is(implied.one)
+                && !self.written.facts.is(implied.other)
+            {
+                self.written.set(implied.other, 1, spot);
+            }
+        }
+    }
+
+    /// Records the needs that the text states, in its order.
+    fn record_needs(&mut self) {
+        let facts = &self.written.facts;
+        let stated = self.written.given().filter(|fact| {
+            facts.is(*fact) && names::site_key(*fact).is_some_and(|(section, _)| section == "needs")
+        });
+        let mut stated: Vec<(usize, Fact)> =
+            stated.filter_map(|fact| Some((self.written.spot(fact)?.key.start, fact))).collect();
+        stated.sort_unstable();
+        self.stated = stated.into_iter().map(|(_, fact)| fact).collect();
     }
 
     fn missing(&self, node: &Node, entries: &[YamlEntry], problems: &mut Problems) {
@@ -182,6 +205,7 @@ impl From<SiteDocument> for SiteProfile {
         Self {
             facts: site.written.facts,
             models,
+            stated: site.stated,
             mix: site.mix.into_iter().map(entry).collect(),
             thresholds: site.rules.0,
             clusters: site.clusters.0.into_iter().map(|(kind, (name, _))| (kind, name)).collect(),

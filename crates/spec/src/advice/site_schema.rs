@@ -32,6 +32,8 @@ document! {
 pub(crate) struct SiteDocument {
     /// Facts of the site.
     pub(super) written: Written,
+    /// Needs that the text states, in its order.
+    pub(super) stated: Vec<Fact>,
     /// GPU models of the fleet.
     pub(super) models: Vec<Item<Model>>,
     /// Kinds of work that run there.
@@ -77,7 +79,7 @@ fn special(section: &str) -> Vec<(&'static str, &'static str, Schema)> {
         ],
         "people" => vec![(
             "operates",
-            "Control planes that you operate today, one or a list of `slurm`, `kubernetes`, `k3s` and `ray`. None by default.",
+            "Control planes and schedulers that you operate today, one or a list, such as `slurm` or `[kubernetes, kueue]`. None by default.",
             schemars::json_schema!({ "anyOf": [{ "enum": planes }, { "type": "array", "items": { "enum": planes } }] }),
         )],
         _ => Vec::new(),

@@ -103,6 +103,16 @@ fn words_stand_for_facts() {
             "P, operates: [ray, kubernetes]",
             vec!["people.operates-kubernetes=true", "people.operates-ray=true"],
         ),
+        (
+            "P, operates: [kuberay, kueue]",
+            vec![
+                "people.operates-kubernetes=true",
+                "people.operates-ray=true",
+                "people.operates-kuberay=true",
+                "people.operates-kueue=true",
+            ],
+        ),
+        ("P, operates: lsf, works: true", vec!["people.operates-lsf=true", "people.works=true"]),
         ("P, operates: []", vec![]),
         // Clusters are in operation.
         (
@@ -338,24 +348,24 @@ fn people_that_are_refused() {
         ("P, fte: 1", "2:20 there is no field `fte` | did you mean `platform-fte`? | (list)"),
         (
             "P, operates: k8s",
-            "2:30 `people.operates` cannot be `k8s` | expected `slurm`, `kubernetes`, `k3s`, `ray` | did you mean `kubernetes`?",
+            "2:30 `people.operates` cannot be `k8s` | expected `slurm`, `kubernetes`, `k3s`, `ray`, `slinky`, `soperator`, `sunk`, `kuberay`, `volcano`, `kueue`, `kai`, `runai`, `pbs`, `lsf` | did you mean `kubernetes`?",
         ),
         (
             "P, operates: none",
-            "2:30 `people.operates` cannot be `none` | expected `slurm`, `kubernetes`, `k3s`, `ray` | write `operates: []`",
+            "2:30 `people.operates` cannot be `none` | expected `slurm`, `kubernetes`, `k3s`, `ray`, `slinky`, `soperator`, `sunk`, `kuberay`, `volcano`, `kueue`, `kai`, `runai`, `pbs`, `lsf` | write `operates: []`",
         ),
         ("P, operates: [slurm, slurm]", "2:38 `slurm` is listed twice | again here"),
         (
             "P, operates: [slurm, eks, nomad]",
-            "2:38 `people.operates` cannot be `eks` | expected `slurm`, `kubernetes`, `k3s`, `ray` | did you mean `kubernetes`?\n2:43 `people.operates` cannot be `nomad` | expected `slurm`, `kubernetes`, `k3s`, `ray`",
+            "2:38 `people.operates` cannot be `eks` | expected `slurm`, `kubernetes`, `k3s`, `ray`, `slinky`, `soperator`, `sunk`, `kuberay`, `volcano`, `kueue`, `kai`, `runai`, `pbs`, `lsf` | did you mean `kubernetes`?\n2:43 `people.operates` cannot be `nomad` | expected `slurm`, `kubernetes`, `k3s`, `ray`, `slinky`, `soperator`, `sunk`, `kuberay`, `volcano`, `kueue`, `kai`, `runai`, `pbs`, `lsf`",
         ),
         (
             "P, operates: {slurm: true}",
-            "2:30 `people.operates` is not one of slurm, kubernetes, k3s, ray | this is a mapping",
+            "2:30 `people.operates` is not one of slurm, kubernetes, k3s, ray, slinky, soperator, sunk, kuberay, volcano, kueue, kai, runai, pbs, lsf | this is a mapping",
         ),
         (
             "P, operates: [[slurm]]",
-            "2:31 `people.operates` is not one of slurm, kubernetes, k3s, ray | this is a list",
+            "2:31 `people.operates` is not one of slurm, kubernetes, k3s, ray, slinky, soperator, sunk, kuberay, volcano, kueue, kai, runai, pbs, lsf | this is a list",
         ),
         (
             "P, operates-slurm: true",
@@ -603,7 +613,7 @@ fn mistakes_as_they_are_shown() {
     3 |   users: 6
       |   ^^^^^ `users` belongs under `people`
       |
-    hint: the fields are nodes, gpus, elastic, edge, dev, single-tenant, shared-nodes, models, fabric, hosting
+    hint: the fields are nodes, gpus, elastic, edge, dev, single-tenant, places, shared-nodes, models, fabric, hosting
     ");
     assert_snapshot!(shown("fleet: {nodes: 4}\n"), @r"
     error: `fleet.gpus` and `people.users` are missing

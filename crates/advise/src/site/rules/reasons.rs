@@ -13,6 +13,15 @@ use crate::site::terms::{
 /// Reasons, in the order in which they are shown.
 pub(super) const REASONS: &[Rule] = &[
     Rule::reason(
+        "working-batch-scheduler",
+        Citation::new(
+            CitedPage::Muster,
+            "the guide's \"when not to switch\", applied to PBS and LSF",
+        ),
+        All(&[SLURM, Any(&[Is(Fact::OperatesPbs), Is(Fact::OperatesLsf)]), Is(Fact::Works)]),
+        "PBS or LSF is there and works: stay with it while it does; this answer is for the day on which you replace it",
+    ),
+    Rule::reason(
         "modern-is-no-need",
         Citation::new(CitedPage::Guide, "failure modes, 4"),
         All(&[Is(Fact::Modernise), Is(Fact::Works)]),
@@ -141,6 +150,15 @@ pub(super) const REASONS: &[Rule] = &[
         Citation::new(CitedPage::Hyperstack, "what Hyperstack manages, what you manage"),
         All(&[Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes]), PROVIDED]),
         "you still manage queues and quotas, images and environments, checkpoints, and slow runs",
+    ),
+    Rule::reason(
+        "place-by-place",
+        Citation::new(
+            CitedPage::Muster,
+            "a collective between two data centres is as slow as the line between them",
+        ),
+        Reaches(Threshold::SeveralPlaces),
+        "the nodes stand in several places: one queue or cluster in each, and no run that spans two of them",
     ),
     Rule::reason(
         "many-need-both",

@@ -52,6 +52,10 @@ pub enum AnswerField {
     Flips,
     /// Points on which the pages disagree for this case
     Disputes,
+    /// For a site: one answer to each of its needs
+    Asked,
+    /// For a site: cost of staying with the products that it operates
+    Staying,
     /// For a site: how each kind of its workloads runs
     Workloads,
     /// For a site: how GPUs are shared
@@ -60,6 +64,9 @@ pub enum AnswerField {
     Notebooks,
     /// For a site: what its operation requires
     Operations,
+    /// For a site: steps of the first week
+    #[value(name = "first-week")]
+    FirstWeek,
 }
 
 impl AnswerField {
@@ -74,10 +81,13 @@ impl AnswerField {
             AnswerField::Composition => "composition",
             AnswerField::Flips => "flips",
             AnswerField::Disputes => "disputes",
+            AnswerField::Asked => "asked",
+            AnswerField::Staying => "staying",
             AnswerField::Workloads => "workloads",
             AnswerField::Sharing => "sharing",
             AnswerField::Notebooks => "notebooks",
             AnswerField::Operations => "operations",
+            AnswerField::FirstWeek => "first_week",
         }
     }
 
@@ -142,6 +152,10 @@ impl Serialize for SelectedFields<'_> {
                 AnswerField::Disputes => {
                     some(&mut map, field, advice.map(|a| &a.disputes), Vec::is_empty)?
                 }
+                AnswerField::Asked => some(&mut map, field, site.map(|s| &s.asked), Vec::is_empty)?,
+                AnswerField::Staying => {
+                    some(&mut map, field, site.map(|s| &s.staying), Vec::is_empty)?
+                }
                 AnswerField::Workloads => {
                     some(&mut map, field, site.map(|s| &s.workloads), Vec::is_empty)?
                 }
@@ -153,6 +167,9 @@ impl Serialize for SelectedFields<'_> {
                 }
                 AnswerField::Operations => {
                     some(&mut map, field, site.map(|s| &s.operations), |_| false)?
+                }
+                AnswerField::FirstWeek => {
+                    some(&mut map, field, site.map(|s| &s.first_week), Vec::is_empty)?
                 }
             }
         }

@@ -15,7 +15,7 @@ use crate::exit::{FAILURE, Failure};
 use crate::source;
 
 /// Largest number of differences that are shown; more are only counted.
-const SHOWN: usize = 20;
+pub const SHOWN: usize = 20;
 /// Largest number of characters of a value that are shown.
 const VALUE: usize = 70;
 
@@ -242,6 +242,14 @@ fn shown(value: Option<&Value>) -> String {
         None => "nothing".to_owned(),
         Some(value) => shorten(&value.to_string(), VALUE),
     }
+}
+
+/// Returns whether a difference is in the decision or in a key that no answer has: all other keys explain the
+/// decision, and a new version of Muster may explain it in other words.
+pub fn is_of_decision(difference: &str) -> bool {
+    let key = difference.split([':', '.', '[']).next().unwrap_or_default();
+    let field = AnswerField::value_variants().iter().find(|field| field.key() == key);
+    field.is_none_or(|field| field.is_of_label())
 }
 
 /// Returns the failure that lists the differences.

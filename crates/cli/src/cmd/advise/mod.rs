@@ -36,7 +36,7 @@ Examples:
   muster advise --nodes 4 --tightly-coupled --bare-metal
   muster advise --facts facts.yaml --multi-tenant=false      options override the file
   muster advise --job train.yaml --bare-metal                a fact that the job does not show
-  muster advise --site site.yaml --details
+  muster advise --site site.yaml --more                      everything in short; --details adds sources
   muster advise --site site.yaml --prove --gpu-hour-price 2.5
   muster advise --batch --fields primary,addon,hybrid < facts.jsonl
   muster advise --facts facts.yaml --json > decision.json    commit both; then, in CI:
@@ -83,6 +83,9 @@ pub struct AdviseArgs {
     /// pages disagree
     #[arg(long, conflicts_with = "form", conflicts_with = "batch", help_heading = "Output")]
     details: bool,
+    /// Show every reason, flip, dispute and failure, without sources, symptoms and fixes
+    #[arg(long, conflicts_with_all = ["form", "batch", "details"], help_heading = "Output")]
+    more: bool,
     /// Write JSON, as described by docs/schema/advice.schema.json
     #[arg(long, group = "form", help_heading = "Output")]
     json: bool,
@@ -90,8 +93,8 @@ pub struct AdviseArgs {
     #[arg(short = 'o', long, value_enum, value_name = "FORMAT", help_heading = "Output")]
     output: Option<OutputFormat>,
     /// Write only these keys, as one line of JSON, in the order of the answer: primary, addon,
-    /// hybrid, rules, warnings, composition, flips, disputes; for a site also workloads, sharing,
-    /// notebooks, operations
+    /// hybrid, rules, warnings, composition, flips, disputes; for a site also asked, staying,
+    /// workloads, sharing, notebooks, operations, first-week
     #[arg(
         long,
         value_enum,
@@ -154,12 +157,33 @@ async fn advise_with_proof(app: &App, args: &AdviseArgs) -> Result<u8> {
         return Err(Failure::usage("--site and --trace cannot both be read from stdin").into());
     }
     let (profile, mut advice) = site(args, path)?;
+    if args.writes_json() {
+        let is_whole = prove::run(app, &args.prove, &profile, &mut advice).await?;
+        print(app, args, &AdviceAnswer::Site(Box::new(advice)), Some(&profile))?;
+        return Ok(if is_whole { 0 } else { INTERRUPTED });
+    }
+    // The advice does not depend on the figures, so it is shown while they are computed.
+    let details = args.details || args.more;
+    let input = NextInput { site: Some(&profile), job: None, details };
+    let depth = AdviceOptions {
+        details: args.details,
+        more: args.more,
+        rows: app.ui.height(),
+        next: Vec::new(),
+    };
+    app.ui.data(&muster_report::advise::site(&advice, &depth, app.ui.context()))?;
     let is_whole = prove::run(app, &args.prove, &profile, &mut advice).await?;
-    print(app, args, &AdviceAnswer::Site(Box::new(advice)), Some(&profile))?;
+    let depth = AdviceOptions { next: next::steps(&advice.advice, input), ..depth };
+    app.ui.data(&muster_report::advise::site_proof(&advice, &depth, app.ui.context()))?;
     Ok(if is_whole { 0 } else { INTERRUPTED })
 }
 
 impl AdviseArgs {
+    /// Returns whether the answer is written as JSON.
+    fn writes_json(&self) -> bool {
+        self.json || self.output == Some(OutputFormat::Json)
+    }
+
     /// Returns whether facts are read from stdin.
     fn reads_stdin(&self) -> bool {
         let is_stdin =
@@ -302,15 +326,17 @@ fn print(
             (serde_json::to_string(&SelectedFields::of(answer, fields))? + "\n").as_bytes(),
         )?);
     }
-    if args.json || args.output == Some(OutputFormat::Json) {
+    if args.writes_json() {
         return app.ui.json(answer);
     }
     if args.mermaid {
         return Ok(app.ui.data(&muster_report::advise::mermaid(&answer.advice().composition))?);
     }
-    let input = NextInput { site, job: args.job.as_deref(), details: args.details };
+    let details = args.details || args.more;
+    let input = NextInput { site, job: args.job.as_deref(), details };
     let next = next::steps(answer.advice(), input);
-    let depth = AdviceOptions { details: args.details, next };
+    let depth =
+        AdviceOptions { details: args.details, more: args.more, rows: app.ui.height(), next };
     let context = app.ui.context();
     let text = match answer {
         AdviceAnswer::Workload(advice) => muster_report::advise::advice(advice, &depth, context),
@@ -327,7 +353,17 @@ fn compare(app: &App, args: &AdviseArgs, answer: &AdviceAnswer, path: &Path) -> 
         answer.remove("proof");
     }
     let differences = expect::differences(&expected, &answer.value()?, args.fields.as_deref());
-    let differences = expect::Differences::from(differences);
+    // The decision fails; the rest is listed, unless its keys were asked for.
+    let (decision, notes): (Vec<String>, Vec<String>) = differences
+        .into_iter()
+        .partition(|difference| args.fields.is_some() || expect::is_of_decision(difference));
+    for note in notes.iter().take(expect::SHOWN) {
+        app.ui.status(&format!("note: {note}"));
+    }
+    if notes.len() > expect::SHOWN {
+        app.ui.status(&format!("note: and {} more", notes.len() - expect::SHOWN));
+    }
+    let differences = expect::Differences::from(decision);
     if differences.is_empty() {
         let headline = muster_report::advise::headline(&answer.advice().label);
         app.ui.status(&format!("as {} expects: {headline}", path.display()));
@@ -464,7 +500,7 @@ mod tests {
                 next.iter().for_each(|command| parses(command));
                 let has_ray_step = next.iter().any(|command| command.contains(" init ray "));
                 assert!(advice.label.primary != ControlPlane::Ray || has_ray_step, "{next:?}");
-                let depth = AdviceOptions { details: false, next };
+                let depth = AdviceOptions { next, ..AdviceOptions::default() };
                 for width in [80, 100] {
                     let context = RenderContext::plain().with_width(width);
                     let text = muster_report::advise::advice(&advice, &depth, context);
@@ -476,7 +512,7 @@ mod tests {
                         !advice.label.addon.contains("REQUIRED") || text.contains("\n  required "),
                         "{text}"
                     );
-                    assert!(text.contains("\n  because ") && text.contains("\n  stack "), "{text}");
+                    assert!(text.contains("\n  because ") && text.contains(" stack "), "{text}");
                     tallest = tallest.max(text.lines().count());
                 }
             }

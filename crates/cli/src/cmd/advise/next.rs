@@ -24,17 +24,19 @@ pub fn steps(advice: &Advice, input: NextInput<'_>) -> Vec<String> {
     let label = &advice.label;
     let mut steps = Vec::new();
     if !input.details {
-        steps.push("muster advise … --details".to_owned());
+        steps.push("muster advise … --more".to_owned());
     }
     if label.hybrid.is_some() {
-        steps.push("muster init hybrid --cluster cluster.yaml --services N".to_owned());
+        let services =
+            service_nodes(input.site).map_or_else(|| "N".to_owned(), |nodes| nodes.to_string());
+        steps.push(format!("muster init hybrid --cluster cluster.yaml --services {services}"));
     }
     let on = has_ray(label).then(|| RayHost::advised(label));
     if let Some(host) = on {
         steps.extend(start_ray(host, label, input.job));
     }
     match label.primary {
-        ControlPlane::None => steps.push(conventions(input.site)),
+        ControlPlane::None => steps.extend(without_scheduler(input.site)),
         plane => {
             let other = advice.flips.iter().map(|flip| flip.label.primary);
             let other =
@@ -50,6 +52,26 @@ pub fn steps(advice: &Advice, input: NextInput<'_>) -> Vec<String> {
         steps.push(format!("muster check ray --on {}", host.on()));
     }
     steps
+}
+
+/// Returns the number of nodes for services: their share of the fleet, at least one; `None` without a site or
+/// shares.
+fn service_nodes(site: Option<&SiteProfile>) -> Option<u32> {
+    let site = site?;
+    let services = site.mix.iter().filter(|entry| entry.facts.is(Fact::LongLivedServices));
+    let percent: u32 = services.filter_map(|entry| entry.share_percent).sum();
+    let nodes = site.facts.get(Fact::FleetNodes);
+    let most = nodes.saturating_sub(1).max(1);
+    (percent > 0)
+        .then(|| (u64::from(nodes) * u64::from(percent)).div_ceil(100) as u32)
+        .map(|part| part.clamp(1, most))
+}
+
+/// Returns the first step without a scheduler: one machine has no need of conventions on who uses which node.
+fn without_scheduler(site: Option<&SiteProfile>) -> Vec<String> {
+    let is_one = site.is_some_and(|site| site.facts.get(Fact::FleetNodes) == 1);
+    let run = is_one.then(|| "muster run --gpus 1 -- python train.py".to_owned());
+    run.into_iter().chain([conventions(site)]).collect()
 }
 
 fn conventions(site: Option<&SiteProfile>) -> String {

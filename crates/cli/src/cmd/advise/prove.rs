@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use muster_model::advice::{
@@ -70,6 +71,9 @@ pub struct AdviseProveArgs {
     /// planes whose models are deterministic run once.
     #[arg(long, value_name = "N", value_parser = whole_number(1, 100), requires = "prove", help_heading = HEADING)]
     seeds: Option<u32>,
+    /// Stop after this many seconds, and show the results so far
+    #[arg(long, value_name = "SECONDS", value_parser = whole_number(1, 86_400), requires = "prove", help_heading = HEADING)]
+    budget: Option<u32>,
 }
 
 const HEADING: &str = "Proof by simulation of the site";
@@ -138,12 +142,14 @@ pub async fn run(
     let tasks = tasks(&given, &contenders);
     let total = (jobs * tasks.len()) as u64;
     let price = args.gpu_hour_price;
+    let budget = args.budget.map(|secs| Duration::from_secs(secs.into()));
+    let began = Instant::now();
     let tried = contenders.clone();
     let runs = move |watch: &SimulationProgress| {
         watch::on_all_cores(&tasks, |task| run_one(watch, &given, &tried, task))
     };
     let mut played: Vec<ProofRunResult> =
-        watch::with_progress(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
+        watch::within(app, total, budget, runs).await?.into_iter().collect::<Result<_>>()?;
 
     // 3. Compute the figures. For the same load, jobs that never end are counted up to the same
     //    time under all control planes; a trace is the same load for every seed.
@@ -164,7 +170,9 @@ pub async fn run(
         rows[*contender].push(row);
     }
     let planes: Vec<ProvedPlane> = rows.iter().map(|rows| advice_proof::over_seeds(rows)).collect();
-    let is_whole = planes.iter().all(|plane| !plane.is_partial);
+    // A budget that is spent is no interrupt.
+    let is_spent = budget.is_some_and(|budget| began.elapsed() >= budget);
+    let is_whole = is_spent || planes.iter().all(|plane| !plane.is_partial);
     let verdict = advice_proof::verdict(&planes, proof.gpu_hours);
     advice.proof = Some(SiteProof { planes, verdict, ..proof });
     Ok(is_whole)

@@ -8,6 +8,7 @@ mod hybrid;
 mod kubernetes;
 mod none;
 mod ray;
+mod site;
 mod slurm;
 
 pub use ray::RayHost;
@@ -27,6 +28,7 @@ pub struct InitArgs {
 
 #[derive(Debug, Subcommand)]
 enum InitCommand {
+    Site(site::InitSiteArgs),
     None(none::InitNoneArgs),
     Hybrid(Box<hybrid::InitHybridArgs>),
     Slurm(Box<slurm::InitSlurmArgs>),
@@ -44,6 +46,7 @@ impl InitArgs {
 /// Runs `muster init`; returns its exit code.
 pub fn run(app: &App, args: &InitArgs) -> Result<u8> {
     match &args.plane {
+        InitCommand::Site(args) => site::run(app, args),
         InitCommand::None(args) => none::run(app, args),
         InitCommand::Hybrid(args) => hybrid::run(app, args),
         InitCommand::Slurm(args) => slurm::run(app, args),

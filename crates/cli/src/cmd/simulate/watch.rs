@@ -111,11 +111,33 @@ pub async fn with_progress<T: Send + 'static>(
     total: u64,
     runs: impl FnOnce(&SimulationProgress) -> T + Send + 'static,
 ) -> Result<T> {
+    within(app, total, None, runs).await
+}
+
+/// Runs simulations as [`with_progress`] does, and stops them after `budget` as Ctrl-C would.
+pub async fn within<T: Send + 'static>(
+    app: &App,
+    total: u64,
+    budget: Option<Duration>,
+    runs: impl FnOnce(&SimulationProgress) -> T + Send + 'static,
+) -> Result<T> {
     let watch = Arc::new(SimulationProgress::default());
+    let timer = budget.map(|budget| {
+        let watch = Arc::clone(&watch);
+        tokio::spawn(async move {
+            tokio::time::sleep(budget).await;
+            watch.stop.store(true, Ordering::Relaxed);
+        })
+    });
     let began = Instant::now();
     let shared = Arc::clone(&watch);
     let ended = tokio::task::spawn_blocking(move || runs(&shared));
-    until_ended(app, &watch.stop, || watch.progress(total, began.elapsed()), ended).await
+    let ended =
+        until_ended(app, &watch.stop, || watch.progress(total, began.elapsed()), ended).await;
+    if let Some(timer) = timer {
+        timer.abort();
+    }
+    ended
 }
 
 /// Waits for the runs and returns their result. Ctrl-C sets `stop`, which the runs check. `line`

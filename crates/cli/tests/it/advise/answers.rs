@@ -82,7 +82,8 @@ fn details_leave_nothing_out() {
     let home = Home::new();
     let short = home.words(&format!("advise {GRPO}")).ok().stdout;
     let long = home.words(&format!("advise {GRPO} --details")).ok().stdout;
-    assert!(short.contains(" more ") && !long.contains(" more  "), "{long}");
+    let is_cut = |text: &str| text.lines().any(|line| line.trim_start().starts_with("… "));
+    assert!(is_cut(&short) && !is_cut(&long), "{long}");
     let json: serde_json::Value = home.words(&format!("advise {GRPO} --json")).json();
     let flat = long.split_whitespace().collect::<Vec<_>>().join(" ");
     let shown = |text: &serde_json::Value| {
@@ -124,10 +125,12 @@ fn json_has_its_keys_in_order_and_none_that_is_empty() {
         "composition",
         "flips",
         "disputes",
+        "asked",
         "workloads",
         "sharing",
         "notebooks",
         "operations",
+        "first_week",
     ];
     let check = |options: &str, absent: &[&str]| {
         let json = home.words(&format!("advise {options} --json")).ok().stdout;
@@ -135,7 +138,7 @@ fn json_has_its_keys_in_order_and_none_that_is_empty() {
         assert_eq!(keys(&json), expected, "{options}");
         assert_eq!(home.words(&format!("advise {options} -o json")).ok().stdout, json);
     };
-    let of_sites = ["workloads", "sharing", "notebooks", "operations"];
+    let of_sites = ["asked", "workloads", "sharing", "notebooks", "operations", "first_week"];
     check(HYBRID, &of_sites);
     check(GRPO, &[&of_sites[..], &["hybrid"]].concat());
     check("--site site.yaml", &[]);
@@ -165,6 +168,33 @@ fn fields_are_one_line_in_the_order_of_the_answer() {
         &format!("{ray_on_k3s} --ruleset default"),
         r#"{"addon":"Volcano/Kueue/KAI gang scheduler (REQUIRED) + KubeRay on k3s"}"#,
     );
+}
+
+#[test]
+fn what_a_site_asks_is_answered_first_and_whole_and_the_middle_length_is_between() {
+    let home = Home::new();
+    home.write(
+        "site.yaml",
+        "fleet: {nodes: 20, gpus: 80, models: l40s, elastic: true}\n\
+         people: {users: 40, teams: 4, platform-fte: 1, operates: [kubernetes, kueue], managed-plane: true, works: true}\n\
+         needs: {vllm: true, ray: true, notebooks: true, grow: true, spark: true, regulated: true}\n",
+    );
+    let lines = |options: &str| {
+        let text = home.words(&format!("advise --site site.yaml {options}")).ok().stdout;
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let short = lines("");
+    let first = short.iter().position(|line| line.starts_with("  asked ")).unwrap();
+    let asked = ["vLLM: ", "Ray: ", "notebooks: ", "elastic jobs: ", "Spark: ", "audit: "];
+    for (place, need) in asked.into_iter().enumerate() {
+        let line = short[first + place].trim_start_matches("  asked").trim_start();
+        assert!(line.starts_with(need), "{need} is line {place} of:\n{}", short.join("\n"));
+    }
+    let middle = lines("--more").len();
+    assert!(short.len() < middle && middle < lines("--details").len(), "{middle}");
+    assert!(short.iter().any(|line| line.contains("watch for: known failures")), "a legend");
+    let parts = lines("--more").join(" ");
+    assert!(parts.contains("Kueue: staying costs") && !parts.contains("etcd,"), "{parts}");
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! Cost of staying with each product that a site operates. Reasons as data; they change nothing.
+
+use muster_model::advice::{Citation, CitedPage, Fact, FiredRule};
+
+use crate::case::FactsCase;
+use crate::condition::Condition::Is;
+use crate::rule::Rule;
+
+const SOURCE: Citation =
+    Citation::new(CitedPage::Muster, "a judgement from the documentation of each product, 2026");
+
+/// Cost of staying, by product.
+pub(crate) const STAYING: &[Rule] = &[
+    Rule::reason(
+        "staying-slinky",
+        SOURCE,
+        Is(Fact::OperatesSlinky),
+        "Slinky: staying costs upgrades of Kubernetes and Slurm together; leaving it buys nothing while both kinds of work run",
+    ),
+    Rule::reason(
+        "staying-soperator",
+        SOURCE,
+        Is(Fact::OperatesSoperator),
+        "Soperator: staying costs upgrades of Kubernetes and Slurm together; slurmctld and a shared root stay as they are",
+    ),
+    Rule::reason(
+        "staying-sunk",
+        SOURCE,
+        Is(Fact::OperatesSunk),
+        "SUNK: staying costs the dependence on its one provider; job scripts move unchanged to any Slurm",
+    ),
+    Rule::reason(
+        "staying-kuberay",
+        SOURCE,
+        Is(Fact::OperatesKuberay),
+        "KubeRay: staying costs one operator; it needs a queue above it (Kueue) before teams share",
+    ),
+    Rule::reason(
+        "staying-volcano",
+        SOURCE,
+        Is(Fact::OperatesVolcano),
+        "Volcano: staying costs its own job kind; its queues suffice, and Kueue above it is a choice, not a need",
+    ),
+    Rule::reason(
+        "staying-kueue",
+        SOURCE,
+        Is(Fact::OperatesKueue),
+        "Kueue: staying costs nothing new; for coupled runs add a gang scheduler below it, or its all-or-nothing wait",
+    ),
+    Rule::reason(
+        "staying-kai",
+        SOURCE,
+        Is(Fact::OperatesKai),
+        "KAI: staying costs little: gangs and queues are in it; replacing it by Volcano gains nothing",
+    ),
+    Rule::reason(
+        "staying-runai",
+        SOURCE,
+        Is(Fact::OperatesRunai),
+        "Run:ai: staying costs the licence per GPU; KAI and Kueue replace the scheduler, not the user interface",
+    ),
+    Rule::reason(
+        "staying-pbs",
+        SOURCE,
+        Is(Fact::OperatesPbs),
+        "PBS: staying costs an older GPU model and fewer tools; moving to Slurm costs every job script and its tests",
+    ),
+    Rule::reason(
+        "staying-lsf",
+        SOURCE,
+        Is(Fact::OperatesLsf),
+        "LSF: staying costs the licence per core; moving to Slurm costs every job script and its tests",
+    ),
+];
+
+/// Returns the cost of staying with each product that the site operates.
+pub(crate) fn of(case: &FactsCase<'_>) -> Vec<FiredRule> {
+    STAYING.iter().filter(|rule| rule.when.holds(case)).map(FiredRule::from).collect()
+}
