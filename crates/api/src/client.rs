@@ -24,9 +24,9 @@ use crate::responder::{Call, Responder, RouteResponse, WaitMode};
 use crate::routes::{self, Method, RouteId};
 use crate::types::{
     ActionRequest, ActionResponse, AdvanceReservationList, BulkRequest, BulkResponse,
-    ChangesResponse, DaemonInfo, DrainRequest, DropReservationRequest, ErrorBody, ExplainResponse,
-    JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest,
-    SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
+    ChangesResponse, DaemonInfo, DrainRequest, DropReservationRequest, ElementList, ErrorBody,
+    ExplainResponse, JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest,
+    ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
 };
 
 /// Value of the `Upgrade` header of an attach request.
@@ -182,6 +182,11 @@ impl Client {
     pub async fn job(&self, job: JobId, index: Option<u32>) -> Result<JobDetail, ClientError> {
         self.read(RouteId::Job, Some(&job.to_string()), Some(to_value(&ElementQuery { index })?))
             .await
+    }
+
+    /// Lists the elements of an array or sweep.
+    pub async fn elements(&self, job: JobId) -> Result<ElementList, ClientError> {
+        self.read(RouteId::Elements, Some(&job.to_string()), None).await
     }
 
     /// Explains why a job is pending.

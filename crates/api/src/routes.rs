@@ -10,9 +10,9 @@ use crate::query::{
 };
 use crate::types::{
     ActionRequest, ActionResponse, AdvanceReservationList, BulkRequest, BulkResponse,
-    ChangesResponse, DaemonInfo, DrainRequest, DropReservationRequest, ExplainResponse, JobDetail,
-    JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest, SavedRequest,
-    ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
+    ChangesResponse, DaemonInfo, DrainRequest, DropReservationRequest, ElementList,
+    ExplainResponse, JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest,
+    ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
 };
 
 /// Id of a route. The daemon matches on it exhaustively, so a route without a handler does not
@@ -29,6 +29,8 @@ pub enum RouteId {
     Jobs,
     /// Show one job with all details.
     Job,
+    /// List the elements of an array or sweep.
+    Elements,
     /// Explain why a job is pending.
     Explain,
     /// Cancel a job or one element.
@@ -84,8 +86,13 @@ impl RouteId {
     /// asked again.
     #[must_use]
     pub fn only_reads(self) -> bool {
-        use RouteId::{Changes, Explain, Job, Jobs, Logs, Nodes, Queues, Timeline, Usage};
-        matches!(self, Jobs | Job | Explain | Nodes | Queues | Usage | Timeline | Changes | Logs)
+        use RouteId::{
+            Changes, Elements, Explain, Job, Jobs, Logs, Nodes, Queues, Timeline, Usage,
+        };
+        matches!(
+            self,
+            Jobs | Job | Elements | Explain | Nodes | Queues | Usage | Timeline | Changes | Logs
+        )
     }
 }
 
@@ -248,6 +255,12 @@ pub const ROUTES: &[Route] = &[
         errors: READ_ONE,
         ..get(RouteId::Job, "/v1/jobs/{id}", "Show one job with all details.", json!(JobDetail))
     },
+    get(
+        RouteId::Elements,
+        "/v1/jobs/{id}/elements",
+        "List the elements of an array or sweep, with the values and reports of a sweep.",
+        json!(ElementList),
+    ),
     Route {
         query: query!(ElementQuery),
         errors: READ_ONE,

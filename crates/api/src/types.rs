@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use muster_model::unit::{GpuMilli, Span, Time};
 use muster_model::view::{
-    AdvanceReservationView, DeviceBar, Explanation, GangView, JobView, MissingOutput, NodeView,
-    QueueView, UsageView,
+    AdvanceReservationView, DeviceBar, ElementRow, Explanation, GangView, JobView, MetricView,
+    MissingOutput, NodeView, QueueView, UsageView,
 };
 use muster_model::{ElementId, JobId, NodeName, OutputFiles};
 use schemars::JsonSchema;
@@ -356,6 +356,19 @@ pub struct UsageList {
     pub now: Time,
     /// Usage, ordered by user and queue.
     pub rows: Vec<UsageView>,
+}
+
+/// Elements of an array or sweep, by index.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ElementList {
+    /// Present time by the daemon's clock.
+    pub now: Time,
+    /// Names of the parameters of a sweep, in the order of the values of its elements.
+    pub params: Vec<String>,
+    /// Metric of a sweep; `None` when it has none.
+    pub metric: Option<MetricView>,
+    /// One row for each index, in order.
+    pub elements: Vec<ElementRow>,
 }
 
 /// Explanation of an element, with the clock that its instants refer to.

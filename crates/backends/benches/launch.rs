@@ -55,6 +55,7 @@ fn order(job: u64) -> GangOrder {
         last_checkpoint: None,
         replica: None,
         idle: None,
+        metric: None,
         starts_at_once: false,
         tasks: vec![task],
     }
@@ -86,7 +87,7 @@ async fn main() {
     println!("{:?}", backend.capabilities());
     let mut next = async || match reports.recv().await.unwrap() {
         Report::Task(task) => (task.id, task.observation),
-        Report::Foreign { .. } => panic!("no devices, no foreign users"),
+        Report::Metric { .. } | Report::Foreign { .. } => panic!("no devices, no foreign users"),
     };
 
     let mut latencies: Vec<Duration> = Vec::new();

@@ -152,6 +152,7 @@ impl<'a> ConformanceRun<'a> {
             last_checkpoint: None,
             replica: None,
             idle: None,
+            metric: None,
             starts_at_once: false,
             tasks: tasks.iter().enumerate().map(task).collect(),
         })

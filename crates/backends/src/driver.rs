@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::order::GangOrder;
+use muster_model::sweep::MetricReport;
 use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank, StopCause, TaskReport, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -14,10 +15,17 @@ use tokio::sync::mpsc::UnboundedSender;
 pub type Reports = UnboundedSender<Report>;
 
 /// One report of a backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// A change of one task.
     Task(TaskReport),
+    /// The metric of an element of a sweep, as its rank 0 reported it last.
+    Metric {
+        /// Attempt whose rank 0 wrote it.
+        id: AttemptId,
+        /// Step and value, the latest of a second.
+        report: MetricReport,
+    },
     /// Devices of a node that processes outside Muster use.
     Foreign {
         /// Node with the devices.

@@ -13,6 +13,9 @@ pub const TAG_VARIABLE: &str = "MUSTER_ATTEMPT_TAG";
 /// Variable with the path of the pipe to which a task writes checkpoint acknowledgements.
 pub const CHECKPOINT_VARIABLE: &str = "MUSTER_CHECKPOINT_FILE";
 
+/// Variable with the path of the pipe to which rank 0 of an element of a sweep writes its metric.
+pub const REPORT_VARIABLE: &str = "MUSTER_REPORT_FILE";
+
 /// Variable with the index of the service replica that a task belongs to.
 const REPLICA_VARIABLE: &str = "MUSTER_REPLICA";
 
@@ -22,7 +25,7 @@ const PORT_VARIABLE: &str = "PORT";
 
 /// Variables that only Muster sets. They are removed from the submitter's environment first, so
 /// that a job submitted from inside another job does not inherit that job's ranks and devices.
-const OWNED: [&str; 32] = [
+const OWNED: [&str; 33] = [
     "MASTER_ADDR",
     "MASTER_PORT",
     "RANK",
@@ -49,6 +52,7 @@ const OWNED: [&str; 32] = [
     "MUSTER_RESTART_COUNT",
     "MUSTER_LAST_CHECKPOINT",
     CHECKPOINT_VARIABLE,
+    REPORT_VARIABLE,
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
@@ -314,6 +318,7 @@ mod tests {
             last_checkpoint: None,
             replica: None,
             idle: None,
+            metric: None,
             starts_at_once: false,
             tasks,
         }

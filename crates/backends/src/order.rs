@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use muster_model::payload::{Identity, TaskCommand};
+use muster_model::sweep::Metric;
 use muster_model::{
     AttemptId, Bytes, Checkpoint, CpuMilli, DeviceSet, GpuMilli, NodeName, OutputFiles, Rank, Span,
 };
@@ -46,6 +47,9 @@ pub struct GangOrder {
     pub replica: Option<ReplicaOrder>,
     /// Idle time after which a task is stopped; `None` means never.
     pub idle: Option<Span>,
+    /// Metric that rank 0 reports; `None` when it reports none.
+    #[serde(default)]
+    pub metric: Option<Metric>,
     /// True when each task runs as soon as it is prepared, without Go and without reporting that it
     /// is prepared: a single task waits for no other.
     #[serde(default)]

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use muster_model::payload::{Identity, TaskCommand};
+use muster_model::sweep::{Metric, MetricReport};
 use muster_model::{
     Attempt, AttemptId, Bytes, Checkpoint, ElementId, OutputFiles, Rank, Span, TaskCheckpoint,
     TaskExit, TaskSignalled,
@@ -135,6 +136,12 @@ pub struct OrderRecord {
     /// Pipe for checkpoint acknowledgements of the task; orders of earlier versions have none.
     #[serde(default)]
     pub checkpoint_file: Option<PathBuf>,
+    /// Metric that the task reports; `None` when it reports none.
+    #[serde(default)]
+    pub metric: Option<Metric>,
+    /// Pipe for the reports of the task; `None` when they are in its output, or when it reports none.
+    #[serde(default)]
+    pub report_file: Option<PathBuf>,
     /// Port of the service replica, which this task's supervisor keeps bound until the user's
     /// process runs.
     #[serde(default)]
@@ -197,7 +204,7 @@ pub struct CheckpointRecord {
 }
 
 /// End of a task; written before it is reported to the daemon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExitRecord {
     /// Format version, see [`VERSION`].
     pub version: u32,
@@ -209,6 +216,9 @@ pub struct ExitRecord {
     /// Number of processes that got the signal of the last checkpoint request.
     #[serde(default)]
     pub signalled: Option<TaskSignalled>,
+    /// Newest report of the metric; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<MetricReport>,
     /// Instant at which the user's process was released. `None` when it was not, and in records of
     /// earlier versions, which have a separate file for it.
     #[serde(default)]
@@ -227,6 +237,7 @@ impl ExitRecord {
             end,
             usage: None,
             signalled: None,
+            report: None,
             started: None,
             at: Instant::now(),
         }

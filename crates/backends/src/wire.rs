@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use muster_model::sweep::MetricReport;
 use muster_model::{StopCause, TaskCheckpoint, TaskExit, TaskSignalled};
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +87,7 @@ pub enum ToSupervisor {
 
 /// Message of a supervisor to the daemon. Each stage implies the ones before it; a checkpoint is
 /// not a stage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum FromSupervisor {
     /// Everything but the user's program is in place.
@@ -113,6 +114,11 @@ pub enum FromSupervisor {
         /// Checkpoint as recorded on disk.
         #[serde(rename = "noted")]
         checkpoint: TaskCheckpoint,
+    },
+    /// The task has reported its metric.
+    Reported {
+        /// Step and value, the latest of a second.
+        report: MetricReport,
     },
     /// The service accepts connections on its port.
     Ready,

@@ -8,6 +8,8 @@ use anyhow::Result;
 use clap::Args;
 use muster_api::Client;
 use muster_api::types::{BulkAction, BulkRequest, BulkResult, BulkTarget};
+use muster_model::Array;
+use muster_model::view::JobState;
 use serde::Serialize;
 
 use crate::app::App;
@@ -39,6 +41,15 @@ pub struct ActArgs {
     output: OutputArgs,
 }
 
+/// Part of a job that an action applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActPart {
+    /// The job, or the element that was named.
+    Whole,
+    /// The elements of an array that failed.
+    FailedElements,
+}
+
 /// Result of the action for one job.
 #[derive(Serialize)]
 struct Acted {
@@ -55,10 +66,18 @@ struct Acted {
 }
 
 /// Runs an action; `word` is its name, as in `cancel 12 jobs?`.
-pub async fn run(app: &App, args: &ActArgs, action: BulkAction, word: &str) -> Result<u8> {
+pub async fn run(
+    app: &App,
+    args: &ActArgs,
+    (action, part): (BulkAction, ActPart),
+    word: &str,
+) -> Result<u8> {
     // 1. Find the jobs.
     let client = connect::find(&app.global)?;
-    let selected = args.selection.find(&client).await?;
+    let mut selected = args.selection.find(&client).await?;
+    if part == ActPart::FailedElements {
+        selected = failed_elements(&client, selected).await?;
+    }
     if selected.is_empty() {
         if args.output.json() {
             app.ui.json(&Vec::<Acted>::new())?;
@@ -83,6 +102,32 @@ pub async fn run(app: &App, args: &ActArgs, action: BulkAction, word: &str) -> R
     // 3. Act, and print the result per job.
     let results = send_action(&client, &selected, action).await?;
     report(app, &client, args.output, results)
+}
+
+/// Returns the elements of the jobs that failed.
+///
+/// # Errors
+/// A job that has ended as a whole: its elements cannot be queued again.
+async fn failed_elements(client: &Client, jobs: Vec<Selected>) -> Result<Vec<Selected>> {
+    let mut found = Vec::new();
+    for Selected { target, row } in jobs {
+        let list = client.elements(target.job).await.map_err(Failure::from)?;
+        let failed = list.elements.iter().filter(|row| row.state == JobState::Failed);
+        let indices: Vec<u32> = failed.map(|row| row.index).collect();
+        let array = Array::list(indices.clone(), None);
+        let is_over = list.elements.iter().all(|row| row.state.is_final());
+        if let Some(array) = array.filter(|_| is_over) {
+            let job = client.label(target.job);
+            let failure =
+                Failure::usage(format!("job {job} has ended: its elements cannot run again"));
+            let hint = format!("submit those that failed again: `muster run FILE --array {array}`");
+            return Err(failure.hint(hint).into());
+        }
+        let element = |index| JobTarget { job: target.job, index: Some(index) };
+        let elements = indices.into_iter().map(element);
+        found.extend(elements.map(|target| Selected { target, row: row.clone() }));
+    }
+    Ok(found)
 }
 
 /// Sends the action in as few requests as the daemon allows.

@@ -5,8 +5,8 @@ use anyhow::Result;
 use futures_util::StreamExt;
 use muster_api::Client;
 use muster_api::query::LogQuery;
-use muster_model::view::{ElementView, JobView};
-use muster_model::{Outcome, Rank};
+use muster_model::view::{ElementRow, ElementView, JobState, JobView};
+use muster_model::{JobId, Outcome, Rank};
 use muster_report::style::clean;
 
 use crate::app::App;
@@ -34,6 +34,37 @@ pub async fn print(app: &App, client: &Client, rows: &[JobView], seen: Option<Ra
     let jobs = rows.iter().map(|row| (row, JobTarget { job: row.job, index: None }));
     for text in last_lines(client, jobs, seen).await {
         app.ui.status(text.trim_end());
+    }
+    for row in rows.iter().filter(|row| row.array.is_some_and(|array| array.failed > 0)) {
+        print_elements(app, client, row.job).await;
+    }
+}
+
+/// Prints which elements of an array failed, and the end of the output of the first of them. Elements that cannot be
+/// read change no result.
+async fn print_elements(app: &App, client: &Client, job: JobId) {
+    let Ok(list) = client.elements(job).await else { return };
+    let failed = |row: &&ElementRow| row.state == JobState::Failed;
+    let failed: Vec<&ElementRow> = list.elements.iter().filter(failed).collect();
+    for row in failed.iter().take(MOST) {
+        let target = JobTarget { job, index: Some(row.index) };
+        let outcome = row.outcome.as_ref().map(ToString::to_string).unwrap_or_default();
+        app.ui.status(&format!("job {}: {}", target.text(client), clean(&outcome)));
+    }
+    if failed.len() > MOST {
+        let label = client.label(job);
+        let more = failed.len() - MOST;
+        app.ui.status(&format!("… and {more} more; `muster show {label} -e` lists the elements"));
+    }
+    let first =
+        failed.iter().find_map(|row| Some((row.index, failed_rank(row.outcome.as_ref()?)?)));
+    if let Some((index, rank)) = first {
+        let target = JobTarget { job, index: Some(index) };
+        let lines = end_of_output(client, target, rank).await.unwrap_or_default();
+        if !lines.is_empty() {
+            let text = format!("{}\n{}", heading(client, target, rank), lines.concat());
+            app.ui.status(text.trim_end());
+        }
     }
 }
 
@@ -83,7 +114,8 @@ fn failed_rank(outcome: &Outcome) -> Option<Rank> {
         | Outcome::Lost { .. }
         | Outcome::StartFailed { .. }
         | Outcome::DependencyFailed { .. }
-        | Outcome::Idle { .. } => None,
+        | Outcome::Idle { .. }
+        | Outcome::StoppedEarly { .. } => None,
     }
 }
 

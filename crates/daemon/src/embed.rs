@@ -108,6 +108,7 @@ impl Core {
             reports: parts.reports,
             published: Published { site, revision },
             payloads: Default::default(),
+            comparisons: Default::default(),
             default_time: parts.default_time,
             retention: parts.retention,
             pending: Vec::new(),

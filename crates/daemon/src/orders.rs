@@ -35,6 +35,9 @@ pub(crate) fn gang_order(
 ) -> Result<GangOrder, MissingPart> {
     let spec = engine.job_spec(id.element.job).ok_or(MissingPart::Job)?;
     let payload = payload.ok_or(MissingPart::Payload)?;
+    let index = id.element.index;
+    let mut env = payload.env.clone();
+    env.extend(payload.sweep.iter().flat_map(|sweep| muster_sweep::variables(sweep, index)));
     let mut hosts = GangNodes::of(placement);
     let mut tasks = Vec::with_capacity(placement.len());
     for (rank, place) in (0..).map(Rank).zip(placement) {
@@ -46,7 +49,10 @@ pub(crate) fn gang_order(
         tasks.push(TaskOrder {
             rank,
             group: group.name.clone(),
-            command: command.clone(),
+            command: match &payload.sweep {
+                Some(sweep) => muster_sweep::command(command, sweep, index),
+                None => command.clone(),
+            },
             node: node.name.clone(),
             node_rank,
             local_rank,
@@ -65,9 +71,9 @@ pub(crate) fn gang_order(
     Ok(GangOrder {
         id,
         job_name: spec.name.clone(),
-        array_index: spec.array.is_some().then_some(id.element.index),
+        array_index: spec.array.is_some().then_some(index),
         identity: payload.identity.clone(),
-        env: payload.env.clone(),
+        env,
         workdir: payload.workdir.clone(),
         umask: payload.umask,
         interactive: payload.interactive,
@@ -76,11 +82,9 @@ pub(crate) fn gang_order(
         grace: spec.grace,
         checkpoint: spec.checkpoint,
         last_checkpoint: engine.last_checkpoint(id.element),
-        replica: spec.service().map(|service| {
-            let index = id.element.index;
-            ReplicaOrder { index, port: service.port_of(index) }
-        }),
+        replica: spec.service().map(|service| ReplicaOrder { index, port: service.port_of(index) }),
         idle: spec.idle(),
+        metric: payload.sweep.as_ref().and_then(|sweep| sweep.metric.clone()),
         // A single task waits for no other rank, so it needs no further step of the engine.
         starts_at_once: tasks.len() == 1,
         tasks,

@@ -113,6 +113,15 @@ pub enum Event {
         /// Attempt that is preempted.
         id: AttemptId,
     },
+    /// An element of a sweep does too badly to go on. Ignored when the attempt is not the current one.
+    StopEarly {
+        /// Attempt that ends, if it is the current one.
+        id: AttemptId,
+        /// Step of its last report.
+        step: u64,
+        /// Comparison with other elements that says so, as the end of a sentence.
+        why: Arc<str>,
+    },
     /// The number of replicas of a service changed.
     Scaled {
         /// Job of the service.

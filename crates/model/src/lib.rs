@@ -32,6 +32,7 @@ pub mod signal;
 pub mod simulation;
 pub mod slurm;
 pub mod snapshot;
+pub mod sweep;
 pub mod trace;
 pub mod unit;
 mod unsupported;

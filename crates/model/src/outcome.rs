@@ -101,6 +101,13 @@ pub enum Outcome {
         /// Idle time after which it was stopped.
         after: Span,
     },
+    /// The element of a sweep was stopped because it did worse than others. Counts as success.
+    StoppedEarly {
+        /// Step of its last report.
+        step: u64,
+        /// Comparison with other elements, as the end of a sentence.
+        why: Arc<str>,
+    },
     /// Outcome as an external scheduler reports it, which does not tell the task.
     Native {
         /// State in the external scheduler's terms, such as `NODE_FAIL`.
@@ -114,10 +121,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns true for success. A stop after the idle time that the job sets is one.
+    /// Returns true for success. A stop after the idle time that the job sets is one, and an early
+    /// stop of a sweep.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        matches!(self, Outcome::Succeeded | Outcome::Idle { .. })
+        matches!(self, Outcome::Succeeded | Outcome::Idle { .. } | Outcome::StoppedEarly { .. })
     }
 
     /// Returns the exit code of `wait` and `run --wait`: the job's own; 128 + signal; 124 for a
@@ -126,7 +134,7 @@ impl Outcome {
     #[must_use]
     pub fn exit_code(&self) -> i32 {
         match self {
-            Outcome::Succeeded | Outcome::Idle { .. } => 0,
+            Outcome::Succeeded | Outcome::Idle { .. } | Outcome::StoppedEarly { .. } => 0,
             Outcome::Failed { code, .. } | Outcome::Native { code, .. } => *code,
             Outcome::Signaled { signal, .. } => 128 + signal,
             Outcome::OutOfMemory { .. } => 137,
@@ -151,6 +159,9 @@ impl fmt::Display for Outcome {
             Outcome::Lost { rank, reason } => write!(f, "rank {rank} lost: {reason}"),
             Outcome::StartFailed { rank, reason } => {
                 write!(f, "rank {rank} did not start: {reason}")
+            }
+            Outcome::StoppedEarly { step, why } => {
+                write!(f, "stopped early at step {step}: {why}")
             }
             Outcome::Idle { after } => write!(f, "stopped after {after} without activity"),
             Outcome::Native { message: says, .. } => f.write_str(says),

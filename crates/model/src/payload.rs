@@ -12,6 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Checkpoint;
+use crate::sweep::Sweep;
 use crate::unit::{Bytes, CpuMilli, Span};
 
 /// Command, environment and identity of a job.
@@ -32,6 +33,9 @@ pub struct Payload {
     /// Files for the output, when the user names them.
     #[serde(default, skip_serializing_if = "crate::OutputFiles::is_empty")]
     pub files: crate::OutputFiles,
+    /// Parameters of a sweep, whose points are the indices of the elements; `None` for other jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Box<Sweep>>,
 }
 
 impl fmt::Debug for Payload {

@@ -239,6 +239,9 @@ impl Redaction {
     pub fn outcome(&mut self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Cancelled { by } => Outcome::Cancelled { by: self.user(&by) },
+            Outcome::StoppedEarly { step, why: _ } => {
+                Outcome::StoppedEarly { step, why: "".into() }
+            }
             Outcome::Lost { rank, reason: _ } => Outcome::Lost { rank, reason: "".into() },
             Outcome::StartFailed { rank, reason: _ } => {
                 Outcome::StartFailed { rank, reason: "".into() }

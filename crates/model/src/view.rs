@@ -1,12 +1,14 @@
 //! Views: the types of API version 1 and of `--json`. Fields may be added, never renamed or removed
 //! on the wire (ADR 0003). Views contain no secrets.
 
+mod elements;
 mod explanation;
 mod gang;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use elements::{ElementRow, MetricView};
 pub use explanation::{
     Eta, EvictionView, Explanation, Holder, HolderEnd, JobChange, LevelRequest, LevelUse, MovedJob,
     MovesView, NextStart, NotMovedReason, NotPreemptedReason, NotPreemptedView, OutOfService,

@@ -53,6 +53,7 @@ NODE_LOST = 75
 LABEL = "muster-job"
 # Ends of the programs without which a node is none.
 DAEMONS = (b"raylet/raylet", b"gcs/gcs_server")
+HEAD_ENDED = "the raylet or the control store (GCS) of the head has ended"
 
 # Variables of this task, not of the program: Ray starts its workers with the environment of its own start,
 # where a rank of 0 in every worker would mislead torch. Ray refuses ROCR_VISIBLE_DEVICES without
@@ -170,7 +171,9 @@ class Task:
 
     def has_all_daemons(self):
         """True while the raylet of this node and, on the head, the control store (GCS) run."""
-        return bool(self.daemons) and all(start_of(pid) == start for pid, start in self.daemons.items())
+        # One that ended while `ray start` ran was never seen.
+        wanted = 1 if RANK or JOINS else len(DAEMONS)
+        return len(self.daemons) >= wanted and all(start_of(pid) == start for pid, start in self.daemons.items())
 
     def until(self, condition, secs, why):
         told = time.monotonic() + TELL_SECS
@@ -236,7 +239,7 @@ class Task:
         check_port()
         self.start_node(head_options())
         wanted = SETTINGS["nodes"]
-        self.until(lambda: len(alive()) >= wanted, JOIN_SECS, lambda secs: missing(wanted, secs))
+        self.until(lambda: self.has_joined(wanted), JOIN_SECS, lambda secs: missing(wanted, secs))
         self.leave_address()
         # `Growth` is in growth.py, which follows where the cluster may grow.
         self.growth = Growth(self.folder, self.started) if SETTINGS.get("growth") else None
@@ -251,13 +254,19 @@ class Task:
                 for pid in self.processes():
                     send(pid, signal.SIGKILL)
                 self.driver.wait()
-                raise Ended(NODE_LOST, "the raylet or the control store (GCS) of the head has ended")
+                raise Ended(NODE_LOST, HEAD_ENDED)
             time.sleep(0.1)
         # A shell dies of the signal before the program that it started has saved.
         while any(start_of(pid) == start for pid, start in self.stopping.items()):
             time.sleep(0.1)
         code = self.driver.returncode
         raise Ended(code if code >= 0 else 128 - code)
+
+    def has_joined(self, wanted):
+        # Without its control store the head would wait for nodes that cannot come.
+        if not self.has_all_daemons():
+            raise Ended(NODE_LOST, HEAD_ENDED)
+        return len(alive()) >= wanted
 
     def serve(self):
         """Keeps a cluster without a program until it is stopped, or no driver has run for some time."""
@@ -271,7 +280,7 @@ class Task:
             time.sleep(min(1, idle_secs / 4) if idle_secs else 0.3)
         if self.stopped_by:
             raise Ended(128 + self.stopped_by)
-        raise Ended(NODE_LOST, "the raylet or the control store (GCS) of the head has ended")
+        raise Ended(NODE_LOST, HEAD_ENDED)
 
     def leave_address(self):
         """Writes for shells beside this task how the cluster is reached; see inside.sh."""

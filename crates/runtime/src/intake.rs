@@ -127,6 +127,7 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         // Computed again at the next step.
         | Event::AdvanceReservationPlaced { .. }
         | Event::StartOverdue { .. }
+        | Event::StopEarly { .. }
         | Event::EvictionDue { .. } => false,
     }
 }

@@ -48,6 +48,7 @@ impl JournalRecord {
                 Event::Task(_) => "task",
                 Event::StartOverdue { .. } => "start_overdue",
                 Event::EvictionDue { .. } => "eviction_due",
+                Event::StopEarly { .. } => "stop_early",
                 Event::Scaled { .. } => "scaled",
                 Event::AdvanceReservationSet(_) => "window_set",
                 Event::AdvanceReservationPlaced { .. } => "window_placed",

@@ -31,6 +31,7 @@ pub use advice::{
 pub use cluster::{Cluster, parse_cluster};
 pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};
 pub use diagnostic::{Colour, Diagnostic, Diagnostics};
+pub use job::sweep::{BadTable, read_table};
 pub use job::{CheckedJob, ParsedJob, check, check_all, parse};
 pub use names::{check_name, expand_names};
 pub use partition::{ClusterPartition, PartitionError, ServiceNodes, partition};

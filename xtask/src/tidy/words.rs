@@ -7,12 +7,13 @@ use super::source::{RustFile, SourceTree, line_at, words};
 
 /// Crates whose state and order must be exact, so that replaying the journal gives the same state.
 const EXACT_CRATES: [&str; 4] = ["engine", "model", "policy", "runtime"];
-/// Files of those crates with values that are only displayed (means and quotients), never part of
+/// Files of those crates with values that are only displayed (means, quotients, metrics of programs), never part of
 /// state or order.
-const DISPLAY_ONLY: [&str; 3] = [
+const DISPLAY_ONLY: [&str; 4] = [
     "crates/model/src/simulation.rs",
     "crates/model/src/simulation/fleet.rs",
     "crates/model/src/advice/proof.rs",
+    "crates/model/src/sweep.rs",
 ];
 
 /// Test files that may call sleep: the number of calls, and the reason. A test must wait for a

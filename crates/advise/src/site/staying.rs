@@ -6,8 +6,10 @@ use crate::case::FactsCase;
 use crate::condition::Condition::Is;
 use crate::rule::Rule;
 
-const SOURCE: Citation =
-    Citation::new(CitedPage::Muster, "a judgement from the documentation of each product, 2026");
+const SOURCE: Citation = Citation::new(
+    CitedPage::Muster,
+    "our judgement of what its operators do; no source was read for it",
+);
 
 /// Cost of staying, by product.
 pub(crate) const STAYING: &[Rule] = &[

@@ -12,7 +12,7 @@ use muster_model::{OutputFiles, Rank, Span};
 
 use super::state::Shared;
 use crate::cgroup::CgroupLimits;
-use crate::env::{self, CHECKPOINT_VARIABLE, Rendezvous};
+use crate::env::{self, CHECKPOINT_VARIABLE, REPORT_VARIABLE, Rendezvous};
 use crate::process;
 use crate::record::{IdleOrder, OrderRecord, RecordError, TaskDir, VERSION};
 use crate::socket;
@@ -107,6 +107,11 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
     let checkpoint_file = shared.checkpoint_file(order.id, task.rank);
     let mut env = env::task_env(order, task, &rendezvous, &tag);
     env.insert(CHECKPOINT_VARIABLE.to_owned(), checkpoint_file.to_string_lossy().into_owned());
+    let metric = order.metric.clone().filter(|_| task.rank == Rank(0));
+    let writes = metric.as_ref().is_some_and(|metric| metric.pattern.is_none());
+    let report_file = writes.then(|| shared.report_file(order.id, task.rank));
+    let path = report_file.as_ref().map(|path| path.to_string_lossy().into_owned());
+    env.extend(path.map(|path| (REPORT_VARIABLE.to_owned(), path)));
     let limits = CgroupLimits { cpus: task.cpus, memory: task.memory, processes: shared.processes };
     OrderRecord {
         version: VERSION,
@@ -134,6 +139,8 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
         log_limit: shared.config.limits.log,
         socket: shared.socket(order.id, task.rank),
         checkpoint_file: Some(checkpoint_file),
+        metric,
+        report_file,
         service_port: order
             .replica
             .filter(|_| task.rank == Rank(0))

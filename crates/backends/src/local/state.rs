@@ -194,6 +194,11 @@ impl Shared {
         self.checkpoints.join(self.name(id, rank))
     }
 
+    /// Returns the path of the pipe for a task's reports.
+    pub(super) fn report_file(&self, id: AttemptId, rank: Rank) -> PathBuf {
+        self.checkpoints.join(format!("{}.report", self.name(id, rank)))
+    }
+
     /// Returns the name of a task's control groups.
     pub(super) fn group_name(&self, id: AttemptId, rank: Rank) -> String {
         format!("{}{}", name_prefix(&self.instance), self.name(id, rank))

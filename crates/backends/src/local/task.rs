@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::driver::Report;
 use crate::order::GangOrder;
+use muster_model::sweep::MetricReport;
 use muster_model::{AttemptId, Observation, Rank, StopCause, TaskExit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -174,6 +176,7 @@ fn forget_task(shared: &Shared, id: AttemptId, rank: Rank) {
     dir.forget();
     let _ = std::fs::remove_file(shared.socket(id, rank));
     let _ = std::fs::remove_file(shared.checkpoint_file(id, rank));
+    let _ = std::fs::remove_file(shared.report_file(id, rank));
     shared.live.remove(id, rank);
 }
 
@@ -411,6 +414,7 @@ impl TaskActor {
                     Ok(FromSupervisor::Checkpointed { checkpoint }) => {
                         self.report(Observation::Checkpointed(checkpoint));
                     }
+                    Ok(FromSupervisor::Reported { report }) => self.report_metric(report),
                     Ok(FromSupervisor::Exited { exit, reusable }) => {
                         if reusable && let Ok(stream) = from.reunite(to) {
                             self.keep_idle_supervisor(stream);
@@ -483,13 +487,23 @@ impl TaskActor {
         }
     }
 
-    /// Reports the recorded checkpoint of a supervisor that has exited. Repeating it changes
+    fn report_metric(&self, report: MetricReport) {
+        if self.expectation == Expectation::Expected {
+            let _gone = self.shared.reports.send(Report::Metric { id: self.id, report });
+        }
+    }
+
+    /// Reports the recorded checkpoint and metric of a supervisor that has exited. Repeating it changes
     /// nothing.
     async fn report_recorded_checkpoint(&self) {
         let dir = self.shared.dir(self.id, self.rank);
         let (ended, saved) = blocking(move || (dir.exit(), dir.checkpoint())).await;
-        if let Ok(Some(signalled)) = ended.map(|ended| ended.and_then(|ended| ended.signalled)) {
+        let ended = ended.ok().flatten();
+        if let Some(signalled) = ended.as_ref().and_then(|ended| ended.signalled) {
             self.report(Observation::Signalled(signalled));
+        }
+        if let Some(report) = ended.and_then(|ended| ended.report) {
+            self.report_metric(report);
         }
         if let Ok(Some(record)) = saved {
             self.report(Observation::Checkpointed(record.checkpoint));

@@ -196,7 +196,7 @@ impl Checkpoints {
 
 /// Creates the pipe, in place of one of an earlier attempt to prepare. It is held open in both
 /// directions, so that it never reads as closed.
-fn make(path: &Path, owner: Option<&Identity>) -> io::Result<OwnedFd> {
+pub(super) fn make(path: &Path, owner: Option<&Identity>) -> io::Result<OwnedFd> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -213,7 +213,7 @@ fn make(path: &Path, owner: Option<&Identity>) -> io::Result<OwnedFd> {
 }
 
 /// Reads the contents of the pipe; `None` when it is empty.
-fn drain(pipe: &OwnedFd) -> Option<Vec<u8>> {
+pub(super) fn drain(pipe: &OwnedFd) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
     while text.len() < MAX_READ_BYTES {

@@ -14,6 +14,7 @@ use super::checkpoints::CheckpointTrigger;
 use super::clock;
 use super::control::ControlConnections;
 use super::finish::{self, EndReason};
+use super::metric::Reports;
 use super::reuse::SHORT_TASK_TIME;
 use super::stage::StageTwoMessage;
 use super::supervisor::{LaunchStage, NextAction, Supervisor, listen};
@@ -276,7 +277,10 @@ impl Supervisor {
             self.sessions.show(&terminal.pump(&mut self.log));
         }
         self.read_acknowledgements();
-        while self.output.as_mut().is_some_and(|output| output.pump(&mut self.log)) {}
+        while self.pump_output() {}
+        if let Some(report) = self.reports.as_mut().and_then(Reports::read_rest) {
+            self.report(&FromSupervisor::Reported { report });
+        }
         if let Some(limit) = self.order.cgroup.reached_processes() {
             let note = format!(
                 "muster: the limit of {limit} processes was reached: no more could be started\n"
@@ -292,6 +296,7 @@ impl Supervisor {
         let ended = ExitRecord {
             usage: self.started.map(|_| self.used.total()),
             signalled: self.checkpoints.signalled(),
+            report: self.reports.as_ref().and_then(Reports::newest),
             started: self.started,
             ..ExitRecord::now(end.clone())
         };
@@ -303,6 +308,7 @@ impl Supervisor {
         }
         let _ = std::fs::remove_file(&self.order.socket);
         let _ = self.order.checkpoint_file.as_ref().map(std::fs::remove_file);
+        let _ = self.order.report_file.as_ref().map(std::fs::remove_file);
         let (message, code) = match end {
             TaskEnd::Refused(reason) => (FromSupervisor::Refused { reason }, 125),
             TaskEnd::Impossible(reason) => (FromSupervisor::Impossible { reason }, 125),

@@ -14,6 +14,7 @@ mod exec;
 mod finish;
 mod life;
 mod log;
+mod metric;
 mod output;
 mod prepare;
 mod ready;

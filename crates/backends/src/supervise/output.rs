@@ -11,6 +11,7 @@ use muster_model::payload::Identity;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::log::Log;
+use super::metric::Reports;
 
 /// Most chunks that one call moves, so that a task that never stops writing cannot starve the
 /// supervisor's other work.
@@ -42,12 +43,18 @@ impl OutputPipe {
         self.is_open.then(|| self.reader.as_fd())
     }
 
-    /// Moves pending output to the log. Returns true when there may be more.
-    pub(super) fn pump(&mut self, log: &mut Log) -> bool {
+    /// Moves pending output to the log, and shows it to the reports of the task. Returns true when there may be more.
+    pub(super) fn pump(&mut self, log: &mut Log, reports: Option<&mut Reports>) -> bool {
+        let mut reports = reports;
         let mut buffer = vec![0; CHUNK_BYTES];
         for _ in 0..MAX_CHUNKS {
             match rustix::io::read(&self.reader, &mut buffer) {
-                Ok(count) if count > 0 => log.append(&buffer[..count]),
+                Ok(count) if count > 0 => {
+                    log.append(&buffer[..count]);
+                    if let Some(reports) = reports.as_deref_mut() {
+                        reports.see_output(&buffer[..count]);
+                    }
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return false,
                 Ok(_) | Err(_) => {

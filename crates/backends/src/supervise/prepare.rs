@@ -12,6 +12,7 @@ use super::deadlines::Deadlines;
 use super::exec::{ExecPlan, OOM_FILE};
 use super::finish;
 use super::log::Log;
+use super::metric::Reports;
 use super::output::OutputPipe;
 use super::ready::Readiness;
 use super::reuse;
@@ -68,6 +69,7 @@ fn supervise(dir: &TaskDir, own: &ProcessKey, connections: &mut ControlConnectio
                 let _ = order.cgroup.remove();
                 let _ = std::fs::remove_file(&order.socket);
                 let _ = order.checkpoint_file.as_ref().map(std::fs::remove_file);
+                let _ = order.report_file.as_ref().map(std::fs::remove_file);
                 let _ =
                     dir.write_exit(&ExitRecord::now(TaskEnd::Refused(reason.clone())), Sync::Yes);
                 FromSupervisor::Refused { reason }
@@ -154,6 +156,7 @@ fn set_up(
     };
     let checkpoints =
         Checkpoints::open(order).map_err(|error| failed("create the checkpoint pipe", error))?;
+    let reports = Reports::open(order).map_err(|error| failed("create the report pipe", error))?;
     let alarm = Alarm::new().map_err(|error| failed("make a timer", error))?;
     let child = Child::spawn(&ExecPlan::of(order), far_end)
         .map_err(|error| failed("start stage two", error))?;
@@ -168,6 +171,7 @@ fn set_up(
         terminal,
         sessions: Sessions::default(),
         checkpoints,
+        reports,
         stage: LaunchStage::Preparing,
         ending: None,
         end: None,

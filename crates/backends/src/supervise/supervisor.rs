@@ -21,6 +21,7 @@ use super::deadlines::Deadlines;
 use super::exec::ExecPlan;
 use super::finish::{self, EndReason};
 use super::log::Log;
+use super::metric::Reports;
 use super::output::OutputPipe;
 use super::ready::Readiness;
 use super::sessions::Sessions;
@@ -68,6 +69,8 @@ pub(super) struct Supervisor {
     pub(super) terminal: Option<Terminal>,
     pub(super) sessions: Sessions,
     pub(super) checkpoints: Checkpoints,
+    /// Reports of the task's metric; `None` when it has none.
+    pub(super) reports: Option<Reports>,
     pub(super) stage: LaunchStage,
     pub(super) ending: Option<EndReason>,
     /// Set when the main process ends; later events do not change it.
@@ -101,6 +104,7 @@ enum EventSource {
     Terminal,
     Output,
     Checkpoint,
+    Report,
     Session(usize),
 }
 
@@ -116,6 +120,7 @@ impl Supervisor {
             self.sessions.sweep();
             self.set_go_timeout(clock::now());
             self.on_deadlines(clock::now());
+            self.report_metric(clock::now());
             let children = self.reap();
             if self.end.is_some() {
                 if !children && self.order.cgroup.processes().is_empty() {
@@ -134,6 +139,7 @@ impl Supervisor {
             self.activity.as_ref().map(Activity::next_check),
             self.readiness.as_ref().and_then(|readiness| readiness.due),
             self.checkpoints.next_delivery(),
+            self.reports.as_ref().and_then(|reports| reports.due(now)),
         ];
         let next = looks.into_iter().flatten().fold(self.deadlines.next(), Duration::min);
         let next = self.checkpoints.read_due(now).map_or(next, |due| due.min(next));
@@ -154,6 +160,9 @@ impl Supervisor {
         }
         if let Some(pipe) = self.checkpoints.poll_fd(now) {
             want(EventSource::Checkpoint, pipe, PollFlags::IN);
+        }
+        if let Some(pipe) = self.reports.as_ref().and_then(|reports| reports.poll_fd(now)) {
+            want(EventSource::Report, pipe, PollFlags::IN);
         }
         if self.end.is_none() {
             want(EventSource::Main, self.child.pidfd.as_fd(), PollFlags::IN);
@@ -186,9 +195,7 @@ impl Supervisor {
             // `reap` runs after every round.
             EventSource::Main => {}
             EventSource::Output => {
-                if let Some(output) = self.output.as_mut() {
-                    output.pump(&mut self.log);
-                }
+                self.pump_output();
             }
             EventSource::Terminal => {
                 if let Some(terminal) = self.terminal.as_mut() {
@@ -196,6 +203,8 @@ impl Supervisor {
                 }
             }
             EventSource::Checkpoint => self.read_acknowledgements(),
+            // `report_metric` runs after every round.
+            EventSource::Report => {}
             EventSource::Session(index) => {
                 let typed = self.sessions.pump(index, self.terminal.as_mut());
                 if let Some(activity) = self.activity.as_mut().filter(|_| typed) {
@@ -232,6 +241,19 @@ impl Supervisor {
                     }
                 }
             }
+        }
+    }
+
+    /// Moves pending output to the log. Returns true when there may be more.
+    pub(super) fn pump_output(&mut self) -> bool {
+        let Some(output) = self.output.as_mut() else { return false };
+        output.pump(&mut self.log, self.reports.as_mut())
+    }
+
+    /// Reports the newest value of the metric when it is time to.
+    fn report_metric(&mut self, now: Duration) {
+        if let Some(report) = self.reports.as_mut().and_then(|reports| reports.read(now)) {
+            self.report(&FromSupervisor::Reported { report });
         }
     }
 
@@ -292,6 +314,9 @@ impl Supervisor {
         }
         if let Some(checkpoint) = self.checkpoints.newest().cloned() {
             self.report(&FromSupervisor::Checkpointed { checkpoint });
+        }
+        if let Some(report) = self.reports.as_ref().and_then(Reports::newest) {
+            self.report(&FromSupervisor::Reported { report });
         }
     }
 }

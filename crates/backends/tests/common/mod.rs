@@ -112,7 +112,9 @@ impl Rig {
         let report = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
         match report.expect("a report in time").expect("an open channel") {
             Report::Task(task) => (task.id, task.rank.0, task.observation),
-            Report::Foreign { .. } => panic!("virtual devices have no foreign users"),
+            Report::Metric { .. } | Report::Foreign { .. } => {
+                panic!("virtual devices have no foreign users")
+            }
         }
     }
 
@@ -260,6 +262,7 @@ pub fn gang(id: AttemptId, scripts: &[&str]) -> GangOrder {
         last_checkpoint: None,
         replica: None,
         idle: None,
+        metric: None,
         starts_at_once: false,
         tasks: tasks.collect(),
     }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use muster_api::types::BulkAction;
 
-use crate::act::{self, ActArgs};
+use crate::act::{self, ActArgs, ActPart};
 use crate::app::App;
 
 /// Cancel pending and running jobs
@@ -28,5 +28,5 @@ pub struct CancelArgs {
 
 /// Runs `muster cancel`; returns its exit code.
 pub async fn run(app: &App, args: CancelArgs) -> Result<u8> {
-    act::run(app, &args.act, BulkAction::Cancel, "cancel").await
+    act::run(app, &args.act, (BulkAction::Cancel, ActPart::Whole), "cancel").await
 }

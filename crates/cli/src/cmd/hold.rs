@@ -3,7 +3,7 @@
 use anyhow::Result;
 use muster_api::types::BulkAction;
 
-use crate::act::{self, ActArgs};
+use crate::act::{self, ActArgs, ActPart};
 use crate::app::App;
 
 /// Prevent pending jobs from starting
@@ -25,5 +25,5 @@ pub struct HoldArgs {
 
 /// Runs `muster hold`; returns its exit code.
 pub async fn run(app: &App, args: HoldArgs) -> Result<u8> {
-    act::run(app, &args.act, BulkAction::Hold, "hold").await
+    act::run(app, &args.act, (BulkAction::Hold, ActPart::Whole), "hold").await
 }

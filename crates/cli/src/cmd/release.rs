@@ -3,7 +3,7 @@
 use anyhow::Result;
 use muster_api::types::BulkAction;
 
-use crate::act::{self, ActArgs};
+use crate::act::{self, ActArgs, ActPart};
 use crate::app::App;
 
 /// Let held jobs start
@@ -25,5 +25,5 @@ pub struct ReleaseArgs {
 
 /// Runs `muster release`; returns its exit code.
 pub async fn run(app: &App, args: ReleaseArgs) -> Result<u8> {
-    act::run(app, &args.act, BulkAction::Release, "release").await
+    act::run(app, &args.act, (BulkAction::Release, ActPart::Whole), "release").await
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use muster_api::types::BulkAction;
 
-use crate::act::{self, ActArgs};
+use crate::act::{self, ActArgs, ActPart};
 use crate::app::App;
 
 /// Restart jobs from the beginning
@@ -15,14 +15,19 @@ use crate::app::App;
     override_usage = "muster requeue [OPTIONS] JOB...\n       muster requeue [OPTIONS] FILTER...",
     after_long_help = "Examples:\n\
                        \x20 muster requeue 12 15\n\
-                       \x20 muster requeue --state running --name 'sweep-*'"
+                       \x20 muster requeue --state running --name 'sweep-*'\n\
+                       \x20 muster requeue tune --failed"
 )]
 pub struct RequeueArgs {
     #[command(flatten)]
     act: ActArgs,
+    /// Of an array or sweep, only the elements that failed
+    #[arg(long)]
+    failed: bool,
 }
 
 /// Runs `muster requeue`; returns its exit code.
 pub async fn run(app: &App, args: RequeueArgs) -> Result<u8> {
-    act::run(app, &args.act, BulkAction::Requeue, "requeue").await
+    let part = if args.failed { ActPart::FailedElements } else { ActPart::Whole };
+    act::run(app, &args.act, (BulkAction::Requeue, part), "requeue").await
 }

@@ -10,15 +10,27 @@ use crate::exit::Failure;
 use crate::failures;
 use crate::jobref::JobRef;
 
+mod elements;
+
 /// Show a job in full
 ///
 /// Requested resources, nodes and GPUs, commands, outcome of each task, paths of the logs, which
-/// isolation is enforced, and the last lines of a task that failed. JSON: a `JobDetail`.
+/// isolation is enforced, and the last lines of a task that failed. Of a sweep, a table of its elements, the best
+/// first; of an array, the elements that failed. JSON: a `JobDetail`; with --elements, an `ElementList`.
 #[derive(Debug, clap::Args)]
 pub struct ShowArgs {
     /// Job: 3, an array element 3[7], or a name
     #[arg(value_name = "JOB")]
     job: JobRef,
+    /// Show only the elements of an array or sweep
+    #[arg(short, long)]
+    elements: bool,
+    /// Show all elements, not only the first ones
+    #[arg(long)]
+    all: bool,
+    /// Order of the elements: `index`, `metric`, or a parameter; by default `metric` where there is one
+    #[arg(long, value_name = "KEY")]
+    sort: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -27,6 +39,10 @@ pub struct ShowArgs {
 pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let target = args.job.resolve(&client).await?;
+    if args.elements && args.output.json() {
+        app.ui.json(&client.elements(target.job).await.map_err(Failure::from)?)?;
+        return Ok(0);
+    }
     let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
     if args.output.json() {
         app.ui.json(&detail)?;
@@ -41,7 +57,12 @@ pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
         missing_output: &detail.missing_output,
         enforcement: &detail.enforcement,
     };
-    app.ui.data(&show(&shown, app.ui.context().at(detail.now)))?;
+    if !args.elements {
+        app.ui.data(&show(&shown, app.ui.context().at(detail.now)))?;
+    }
+    if target.index.is_none() && (args.elements || detail.job.array.is_some()) {
+        elements::print(app, &client, &args, &detail.job).await?;
+    }
     for text in failures::last_lines(&client, [(&detail.job, target)], None).await {
         app.ui.data(&format!("\n{text}"))?;
     }

@@ -48,6 +48,7 @@ mod services;
 mod simulate;
 mod slices;
 mod start;
+mod sweeps;
 mod terminal;
 mod trace;
 mod tutorial;

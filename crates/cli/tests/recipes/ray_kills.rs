@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -118,6 +119,34 @@ fn whatever_is_killed_the_job_ends_and_nothing_is_left() {
     for (job, victim) in (1..).zip(Victim::ALL) {
         check(&home, job, victim, None);
     }
+}
+
+/// Longest time from the loss of the control store to the end of the job: a call of Ray to it takes 40 s to fail.
+const NOTICED_WITHIN: Duration = Duration::from_secs(90);
+
+#[test]
+#[ignore = "needs Ray: `cargo xtask recipes` has it"]
+fn a_head_that_lost_its_control_store_waits_for_no_node() {
+    let home = Home::with_gpus(2);
+    submit(&home, "lost", "tasks: 2\ngpus-per-task: 1\nrestart: never\ngrace: 1s", "", PROGRAM);
+    // The second node never joins, so the head waits for it.
+    home.until_within(PATIENCE, "the other launcher runs", || {
+        Victim::OtherLauncher.pid(&home).is_some_and(|pid| {
+            let stopped = Command::new("kill").args(["-STOP", &pid.to_string()]).status();
+            stopped.is_ok_and(|status| status.success())
+        })
+    });
+    home.until_within(PATIENCE, "the head runs", || {
+        let logs = node_folders(&home).into_iter().map(|node| node.0.join("start.log"));
+        let mut texts = logs.filter_map(|log| fs::read_to_string(log).ok());
+        texts.any(|text| text.contains("Ray runtime started"))
+    });
+    home.until_within(PATIENCE, "it has a control store", || {
+        Victim::Gcs.pid(&home).inspect(|pid| kill(*pid)).is_some()
+    });
+    home.until_within(NOTICED_WITHIN, "it ends", || home.job(1).state.is_final());
+    let log = home.words("logs 1").stdout;
+    assert!(log.contains("the control store (GCS) of the head has ended"), "{log}");
 }
 
 /// `MUSTER_TEST_RAY_KILLS=100` for the long run.

@@ -77,6 +77,22 @@ fn an_element_that_fails_starts_again_and_takes_no_other_with_it() {
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn elements_of_a_sweep_have_their_values() {
+    let cluster = SlurmCluster::here();
+    let muster = Muster::of(&cluster, User::Mail);
+    let text = "name: sweep\nkind: sweep\nparams: {lr: [1e-4, 3e-4], name: [\"a  b\", \"it's\"]}\ntime: 2m\n\
+                metric: {name: loss, goal: min}\n\
+                run: |\n  printf '%s|' {lr} {name} \"$MUSTER_PARAM_NAME\" {{lr}}\n  \
+                echo '{{\"loss\": 1}}' >> $MUSTER_REPORT_FILE\n";
+    let job = muster.submit(text)[0];
+    assert_eq!(muster.call(&["wait", &job.to_string()]).code, 0);
+    let said = |index: u32| muster.output(&["logs", &format!("{job}[{index}]")]);
+    assert_eq!(said(0), "1e-4|a  b|a  b|{lr}|");
+    assert_eq!(said(3), "3e-4|it's|it's|{lr}|");
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_checkpoint_is_saved_only_where_the_job_has_said_so() {
     let cluster = SlurmCluster::here();
     let muster = Muster::of(&cluster, User::Mail);

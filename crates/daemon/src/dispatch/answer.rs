@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use muster_api::types::PlannedStart;
 use muster_model::unit::GpuMilli;
-use muster_model::view::{Explanation, JobState};
-use muster_model::{Dependency, ElementId, JobId, NodeId, NodeName, Reason, TaskPlacement};
+use muster_model::view::{ElementView, Explanation, JobState};
+use muster_model::{Dependency, ElementId, JobId, NodeId, NodeName, Reason, TaskPlacement, Time};
 use muster_runtime::engine::Engine;
 use muster_runtime::{JobSubmission, Receipt};
 
@@ -15,6 +15,18 @@ use super::{Dispatcher, refusal};
 use crate::auth::OwnerAccount;
 use crate::failure::ApiFailure;
 use crate::store::{StateStore, StoredCommands};
+
+/// Returns the elements of a job that are in memory, by index.
+fn elements(engine: &Engine, now: Time, job: JobId) -> Vec<ElementView> {
+    let spec = engine.job_spec(job);
+    let indices: Vec<u32> = match spec.as_ref().map(|spec| (&spec.array, spec.element_count())) {
+        Some((Some(array), _)) => array.indices().collect(),
+        Some((None, count)) => (0..count).collect(),
+        None => Vec::new(),
+    };
+    let element = |index| engine.element(now, ElementId { job, index });
+    indices.into_iter().filter_map(element).collect()
+}
 
 /// Sends a response, if the caller still waits for it.
 pub(super) fn send<T>(reply: Reply<T>, answer: Result<T, ApiFailure>) {
@@ -51,6 +63,9 @@ impl<S: StateStore> Dispatcher<S> {
             }
             Query::Element(element, reply) => {
                 send(reply, self.read(|engine| Ok(engine.element(now, element))))
+            }
+            Query::Elements(job, reply) => {
+                send(reply, self.read(|engine| Ok(elements(engine, now, job))))
             }
             Query::Explain(job, index, reply) => {
                 let answer = self.explain(job, index);

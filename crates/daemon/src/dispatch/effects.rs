@@ -25,7 +25,7 @@ pub(crate) struct PayloadCache {
 }
 
 impl PayloadCache {
-    fn get<S: StateStore>(
+    pub(super) fn get<S: StateStore>(
         &mut self,
         store: &S,
         id: PayloadId,

@@ -84,6 +84,11 @@ impl Handle {
         self.ask(|reply| Query::Element(element, reply)).await
     }
 
+    /// Returns the elements of a job that are in memory.
+    pub(crate) async fn elements(&self, job: JobId) -> Result<Vec<ElementView>, ApiFailure> {
+        self.ask(|reply| Query::Elements(job, reply)).await
+    }
+
     pub(crate) async fn explain(
         &self,
         job: JobId,

@@ -88,6 +88,7 @@ pub(crate) enum Query {
     /// Return one job in memory.
     Job(JobId, Reply<Option<LiveJob>>),
     /// Return one element in memory.
+    Elements(JobId, Reply<Vec<ElementView>>),
     Element(ElementId, Reply<Option<ElementView>>),
     /// Explain an element; `None` means the first pending element.
     Explain(JobId, Option<u32>, Reply<Explanation>),

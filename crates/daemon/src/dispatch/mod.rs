@@ -8,6 +8,7 @@ mod boot;
 mod effects;
 mod handle;
 mod input;
+mod metrics;
 mod refusal;
 mod selection;
 
@@ -19,8 +20,11 @@ use std::time::Duration;
 use muster_api::JobAction;
 use muster_api::types::ActionResponse;
 use muster_backends::driver::{Backend, Report};
+use muster_model::sweep::MetricReport;
 use muster_model::unit::{Span, Time};
-use muster_model::{CommandTarget, Event, Foreign, JobId, NodeName, NodeSpec, QueueTree, Replicas};
+use muster_model::{
+    AttemptId, CommandTarget, Event, Foreign, JobId, NodeName, NodeSpec, QueueTree, Replicas,
+};
 use muster_runtime::{
     Receipt, RefusedInput, Runtime, StepFailure, StepInput as Cause, StepResult, StoreError,
 };
@@ -37,6 +41,7 @@ use crate::clock::Clock;
 use crate::failure::ApiFailure;
 use crate::store::{HistoryReader, Retention, StateStore};
 use effects::PayloadCache;
+use metrics::Comparisons;
 
 /// Most inputs in one step: bounds how long the first of them waits for its response.
 const STEP_INPUTS: usize = 1024;
@@ -81,6 +86,7 @@ pub(crate) struct Dispatcher<S> {
     pub(super) reports: mpsc::UnboundedReceiver<Report>,
     pub(super) published: Published,
     pub(super) payloads: PayloadCache,
+    pub(super) comparisons: Comparisons,
     /// Time limit of jobs that set none, where the queues set none either; independent of queue
     /// changes.
     pub(super) default_time: Option<Span>,
@@ -109,6 +115,8 @@ pub(crate) struct StoreFailure {
 #[derive(Default)]
 struct StepInputs {
     causes: Vec<Cause>,
+    /// Metrics that elements of sweeps report.
+    reports: Vec<(AttemptId, MetricReport)>,
     waiters: Vec<InputWaiter>,
     asks: Vec<Query>,
     stop: bool,
@@ -201,6 +209,9 @@ impl<S: StateStore> Dispatcher<S> {
             DispatcherInput::Report(Report::Task(report)) => {
                 (Event::Task(report), InputWaiter::None)
             }
+            DispatcherInput::Report(Report::Metric { id, report }) => {
+                return inputs.reports.push((id, report));
+            }
             DispatcherInput::Report(Report::Foreign { node, foreign }) => {
                 if !self.has_changed(&node, &foreign) {
                     return;
@@ -237,6 +248,7 @@ impl<S: StateStore> Dispatcher<S> {
                 Err(failure) => self.step_failed(failure, waiters),
             }
         }
+        self.take_reports(inputs.reports);
         for ask in inputs.asks {
             self.answer(ask);
         }

@@ -4,6 +4,7 @@
 mod advance_reservations;
 mod attach;
 mod daemon;
+mod elements;
 mod extract;
 mod jobs;
 mod list;
@@ -88,6 +89,7 @@ fn handler(route: &Route) -> MethodRouter<ApiState> {
         RouteId::Submit => on(filter, submit::submit),
         RouteId::Jobs => on(filter, list::list),
         RouteId::Job => on(filter, jobs::one),
+        RouteId::Elements => on(filter, elements::list),
         RouteId::Explain => on(filter, jobs::explain),
         RouteId::Cancel => on(filter, jobs::cancel),
         RouteId::Hold => on(filter, jobs::hold),

@@ -190,6 +190,7 @@ fn draft(
             identity: caller.identity.clone(),
             interactive: request.interactive,
             files: checked.files,
+            sweep: checked.sweep.map(Box::new),
         },
         after: checked.after_documents,
     })

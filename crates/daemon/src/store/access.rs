@@ -5,7 +5,7 @@ use muster_model::unit::Time;
 use muster_model::{JobId, Payload, PayloadId};
 use muster_runtime::{Store, StoreError};
 
-use super::{Retention, SqliteStore, retain};
+use super::{Retention, SqliteStore, StoredReport, metrics, retain};
 
 /// Store of the runtime with payloads and retention.
 pub trait StateStore: Store + Send + 'static {
@@ -15,11 +15,17 @@ pub trait StateStore: Store + Send + 'static {
     /// When the store cannot be read.
     fn payload(&self, id: PayloadId) -> Result<Option<Payload>, StoreError>;
 
+    /// Writes reports of elements of sweeps.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn write_reports(&mut self, reports: &[StoredReport]) -> Result<(), StoreError>;
+
     /// Returns ended jobs beyond their retention time; a bounded number per call. Their logs are
     /// deleted before [`StateStore::prune`], so that a crash in between leaves nothing behind.
     ///
     /// # Errors
-    /// When the store cannot be read. When the store cannot be read.
+    /// When the store cannot be read.
     fn expired(&self, now: Time, retention: &Retention) -> Result<Vec<JobId>, StoreError>;
 
     /// Deletes these jobs, and keys and accounting beyond their retention time.
@@ -33,6 +39,10 @@ pub trait StateStore: Store + Send + 'static {
 impl StateStore for SqliteStore {
     fn payload(&self, id: PayloadId) -> Result<Option<Payload>, StoreError> {
         self.read_payload(id)
+    }
+
+    fn write_reports(&mut self, reports: &[StoredReport]) -> Result<(), StoreError> {
+        metrics::write(&mut self.connection, reports)
     }
 
     fn expired(&self, now: Time, retention: &Retention) -> Result<Vec<JobId>, StoreError> {

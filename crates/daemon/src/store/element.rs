@@ -1,9 +1,11 @@
 //! Outcomes of single elements of arrays. A job's last view only counts them, and users request
 //! single ones by index.
 
+use std::collections::BTreeMap;
+
 use muster_model::unit::Time;
 use muster_model::view::{ElementView, JobState};
-use muster_model::{ElementId, JobId, Outcome};
+use muster_model::{ElementId, IndexRange, JobId, Outcome};
 use muster_runtime::StoreError;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
@@ -68,6 +70,48 @@ impl HistoryReader {
             None => with_the_rest.query_row(key, read).optional().map_err(store_error),
         }
     }
+
+    /// Returns the elements of an array that have ended, by index and without their tasks; those that
+    /// ended together before their start, too.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn ended_elements(&self, job: JobId) -> Result<Vec<ElementView>, StoreError> {
+        let connection = self.lock();
+        let mut by_themselves = connection
+            .prepare_cached(
+                "SELECT elements.attempt, running_from, elements.ended, elements.outcome, element
+                 FROM elements LEFT JOIN attempts USING (job, element, attempt)
+                 WHERE job = ?1",
+            )
+            .map_err(store_error)?;
+        let mut together = connection
+            .prepare_cached(
+                "SELECT 0, NULL, ended, outcome, first, last, step FROM unstarted WHERE job = ?1",
+            )
+            .map_err(store_error)?;
+        let element = |index| ElementId { job, index };
+        let rows = by_themselves
+            .query_map([sql(job.0)], |row| view(element(row.get(4)?), row))
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+            .map_err(store_error)?;
+        let mut found: BTreeMap<u32, ElementView> =
+            rows.into_iter().map(|view| (view.element.index, view)).collect();
+        let ranges = together
+            .query_map([sql(job.0)], |row| {
+                let range = IndexRange { first: row.get(4)?, last: row.get(5)?, step: row.get(6)? };
+                Ok((range, view(element(range.first), row)?))
+            })
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+            .map_err(store_error)?;
+        for (range, view) in ranges {
+            for index in range.indices() {
+                let of_range = || ElementView { element: element(index), ..view.clone() };
+                found.entry(index).or_insert_with(of_range);
+            }
+        }
+        Ok(found.into_values().collect())
+    }
 }
 
 fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
@@ -75,7 +119,7 @@ fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
     Ok(ElementView {
         element,
         state: match &outcome {
-            Outcome::Succeeded | Outcome::Idle { .. } => JobState::Done,
+            outcome if outcome.is_success() => JobState::Done,
             Outcome::Cancelled { .. } => JobState::Cancelled,
             _ => JobState::Failed,
         },

@@ -8,6 +8,7 @@ mod fault;
 mod high_water;
 mod journal;
 mod lock;
+mod metrics;
 mod owners;
 mod project;
 mod read;
@@ -28,6 +29,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Transaction};
 pub use access::StateStore;
 pub use high_water::HighWater;
 pub use lock::{DirLock, holder};
+pub use metrics::{StoredMark, StoredReport};
 pub use read::{AttemptRow, EndedJob, HistoryFilter, HistoryReader, HoldingPeriod, StoredCommands};
 pub use retain::Retention;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_model::payload::TaskCommand;
+use muster_model::sweep::Sweep;
 use muster_model::unit::Time;
 use muster_model::view::JobView;
 use muster_model::{
@@ -35,11 +36,15 @@ pub struct StoredCommands {
     /// Files for its output, when the user names them.
     #[serde(default)]
     pub files: OutputFiles,
+    /// Parameters of a sweep; `None` for other jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Box<Sweep>>,
 }
 
 impl From<Payload> for StoredCommands {
     fn from(payload: Payload) -> Self {
-        Self { commands: payload.commands, workdir: payload.workdir, files: payload.files }
+        let Payload { commands, workdir, files, sweep, .. } = payload;
+        Self { commands, workdir, files, sweep }
     }
 }
 

@@ -6,7 +6,7 @@ use muster_runtime::StoreError;
 use rusqlite::{Connection, params};
 
 use super::fault::store_error;
-use super::{element, sql, unsigned};
+use super::{element, metrics, sql, unsigned};
 
 /// Most jobs that one call deletes, which bounds the time that it blocks the daemon.
 const JOBS_PER_CALL: u32 = 50;
@@ -71,6 +71,7 @@ pub(super) fn prune(
             .execute("DELETE FROM history WHERE job = ?1", [sql(job.0)])
             .map_err(store_error)?;
         element::forget(&transaction, *job)?;
+        metrics::forget(&transaction, *job)?;
     }
     transaction
         .execute("DELETE FROM keys WHERE at < ?1", [sql((now - retention.keys).0)])

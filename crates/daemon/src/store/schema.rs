@@ -14,8 +14,8 @@ use super::owners;
 /// Version of the tables. Version 3 has the tables of version 2, and task directories in epochs: an
 /// older binary would look for them elsewhere and count running tasks as lost. Version 4 has owners
 /// with user ids, of which an older binary would use only the name, and `unstarted` in place of
-/// `rests`: an array may be a list of ranges.
-pub(super) const SCHEMA_VERSION: u32 = 4;
+/// `rests`: an array may be a list of ranges. Version 5 has `reports` and `marks`.
+pub(super) const SCHEMA_VERSION: u32 = 5;
 
 /// SQL of the tables. Instants are milliseconds since the epoch; texts named `body`, `view`,
 /// `what`, `outcome` and `placement` are JSON.
@@ -53,6 +53,16 @@ CREATE TABLE IF NOT EXISTS elements (
 CREATE TABLE IF NOT EXISTS unstarted (
     job INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, step INTEGER NOT NULL,
     ended INTEGER NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (job, first)
+) STRICT, WITHOUT ROWID;
+-- the newest report of each element of a sweep
+CREATE TABLE IF NOT EXISTS reports (
+    job INTEGER NOT NULL, element INTEGER NOT NULL, step INTEGER NOT NULL, value REAL NOT NULL,
+    PRIMARY KEY (job, element)
+) STRICT, WITHOUT ROWID;
+-- values of elements of sweeps that early stops compared, each at the step `mark`
+CREATE TABLE IF NOT EXISTS marks (
+    job INTEGER NOT NULL, element INTEGER NOT NULL, mark INTEGER NOT NULL, value REAL NOT NULL,
+    PRIMARY KEY (job, element, mark)
 ) STRICT, WITHOUT ROWID;
 -- owner and queue of jobs that have not ended
 CREATE TABLE IF NOT EXISTS live (job INTEGER PRIMARY KEY, user TEXT NOT NULL, queue TEXT NOT NULL) STRICT;

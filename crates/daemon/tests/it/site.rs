@@ -14,7 +14,7 @@ use muster_daemon::DaemonMode;
 use muster_daemon::auth::{Peer, Peers};
 use muster_daemon::clock::Clock;
 use muster_daemon::embed::{Core, Parts};
-use muster_daemon::store::{Retention, SqliteStore, StateStore};
+use muster_daemon::store::{Retention, SqliteStore, StateStore, StoredReport};
 use muster_model::unit::{Bytes, CpuMilli, Span, Time};
 use muster_model::view::{JobState, JobView};
 use muster_model::{Device, JobId, NodeSpec, Payload, PayloadId, QueueTree, UserName};
@@ -385,6 +385,11 @@ impl StateStore for FaultyStore {
     fn payload(&self, id: PayloadId) -> Result<Option<Payload>, StoreError> {
         self.switch.alive()?;
         self.inner.payload(id)
+    }
+
+    fn write_reports(&mut self, reports: &[StoredReport]) -> Result<(), StoreError> {
+        self.switch.alive()?;
+        self.inner.write_reports(reports)
     }
 
     fn expired(&self, now: Time, retention: &Retention) -> Result<Vec<JobId>, StoreError> {

@@ -205,6 +205,7 @@ impl KubernetesScheduler {
         let input = RenderInput {
             spec: &spec,
             commands: &checked.commands,
+            is_sweep: checked.sweep.is_some(),
             env: &checked.env,
             workdir: workdir.as_deref(),
             gpu_labels,

@@ -105,6 +105,7 @@ impl SlurmScheduler {
             commands: &one.checked.commands,
             env: &one.checked.env,
             workdir: Some(&one.workdir),
+            sweep: one.checked.sweep.as_ref(),
             files: &one.checked.files,
             slurm: &one.checked.slurm,
             directory: Some(JobDirectory { id: &one.id, dir: &dir.to_string_lossy() }),

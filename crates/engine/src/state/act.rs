@@ -1,7 +1,10 @@
 //! User actions on jobs (cancel, requeue), and the end of elements and jobs.
 
+use std::sync::Arc;
+
 use muster_model::{
-    CommandTarget, Effect, ElementId, IndexRange, JobId, Outcome, StopCause, Time, UserName,
+    AttemptId, CommandTarget, Effect, ElementId, IndexRange, JobId, Outcome, StopCause, Time,
+    UserName,
 };
 
 use super::State;
@@ -39,6 +42,17 @@ impl State {
                     Phase::Ended { .. } => {}
                 }
             }
+        }
+    }
+
+    /// Stops an attempt of a sweep for good. Ignored when it is not the current one.
+    pub(super) fn stop_early(&mut self, now: Time, id: AttemptId, step: u64, why: &Arc<str>) {
+        let job = id.element.job;
+        let Some(ordinal) = self.jobs.ordinal_of(id.element) else { return };
+        let Some(element) = self.jobs.element_mut(job, ordinal) else { return };
+        if element.phase == Phase::Active && element.attempt == id.attempt.0 {
+            let outcome = Outcome::StoppedEarly { step, why: Arc::clone(why) };
+            self.stop(now, job, ordinal, AttemptFate::Cancelled(outcome));
         }
     }
 

@@ -67,9 +67,10 @@ impl JobRecord {
 /// True when an element restarts after an attempt with this outcome.
 fn is_restarted(restart: Restart, used: u32, outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Idle { .. } | Outcome::Cancelled { .. } | Outcome::DependencyFailed { .. } => {
-            false
-        }
+        Outcome::Idle { .. }
+        | Outcome::StoppedEarly { .. }
+        | Outcome::Cancelled { .. }
+        | Outcome::DependencyFailed { .. } => false,
         Outcome::Succeeded | Outcome::TimedOut => restart.always,
         Outcome::Failed { .. }
         | Outcome::Signaled { .. }

@@ -197,7 +197,7 @@ pub(crate) enum AttemptFate {
     Preempted,
     /// To run again from the start.
     Requeued,
-    /// A user cancelled it.
+    /// A user cancelled it, or an early stop of its sweep.
     Cancelled(Outcome),
 }
 

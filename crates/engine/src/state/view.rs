@@ -321,7 +321,7 @@ fn element_state(element: &Element) -> JobState {
 
 fn outcome_state(outcome: &Outcome) -> JobState {
     match outcome {
-        Outcome::Succeeded | Outcome::Idle { .. } => JobState::Done,
+        outcome if outcome.is_success() => JobState::Done,
         Outcome::Cancelled { .. } => JobState::Cancelled,
         _ => JobState::Failed,
     }

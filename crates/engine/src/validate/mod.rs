@@ -32,6 +32,7 @@ pub(crate) fn validate_event(state: &State, event: &Event) -> Result<(), EventRe
         | Event::LevelsSet(_)
         | Event::Task(_)
         | Event::StartOverdue { .. }
+        | Event::StopEarly { .. }
         | Event::EvictionDue { .. } => Ok(()),
         Event::NodeLost { node, .. }
         | Event::NodeDrained { node, .. }

@@ -74,6 +74,8 @@ pub struct RenderInput<'a> {
     pub spec: &'a JobSpec,
     /// Command of each group, by name.
     pub commands: &'a BTreeMap<Arc<str>, TaskCommand>,
+    /// True if the job is a sweep.
+    pub is_sweep: bool,
     /// Environment variables of the job.
     pub env: &'a BTreeMap<String, String>,
     /// Working directory in the containers; `None` means that of the image.

@@ -141,6 +141,12 @@ fn gang(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
             "install a gang scheduler, for example with `muster init kubernetes`, and name it with --scheduler",
         );
     }
+    if input.is_sweep {
+        refuse(
+            "a sweep: its parameters are not passed on there yet",
+            "use `array` and MUSTER_ARRAY_INDEX, or run it on this machine or on Slurm",
+        );
+    }
     if spec.array.is_some() && (pods > 1 || spec.groups.len() > 1) {
         refuse(
             "an array whose elements have several pods",

@@ -47,6 +47,7 @@ pub fn draft(name: &str, tasks: u32, elements: u32, restarts: u32) -> JobDraft {
         identity: Identity { user: "ann".into(), uid: 1000, gid: 1000 },
         interactive: false,
         files: muster_model::OutputFiles::default(),
+        sweep: None,
     };
     JobDraft { spec, payload, after: Vec::new() }
 }

@@ -66,6 +66,7 @@ export MUSTER_CHECKPOINT_FILE=$muster_dir/checkpoint
         name = shell_word(&source.spec.name),
         dir = shell_word(kept.dir),
     );
+    report_file(text, source);
     checkpoint::last(text, source, components);
     text.push_str(FENCE);
 }
@@ -87,6 +88,7 @@ export MUSTER_ATTEMPT=$((MUSTER_RESTART_COUNT + 1))
     );
     if needs_folder(source) {
         text.push_str(FOLDER);
+        report_file(text, source);
         checkpoint::last(text, source, components);
     }
 }
@@ -101,7 +103,21 @@ fn needs_folder(source: &ScriptInput<'_>) -> bool {
     };
     source.spec.groups.len() > 1
         || source.spec.checkpoint.is_some()
+        || writes_reports(source)
         || source.commands.values().any(in_file)
+}
+
+/// Returns whether the elements of a sweep write their metric to a file.
+fn writes_reports(source: &ScriptInput<'_>) -> bool {
+    let metric = source.sweep.and_then(|sweep| sweep.metric.as_ref());
+    metric.is_some_and(|metric| metric.pattern.is_none())
+}
+
+/// Names the file for the metric.
+fn report_file(text: &mut String, source: &ScriptInput<'_>) {
+    if writes_reports(source) {
+        text.push_str("export MUSTER_REPORT_FILE=$muster_dir/report\n");
+    }
 }
 
 const FOLDER: &str = r#"muster_dir=$PWD/muster-$MUSTER_JOB_ID/${SLURM_ARRAY_TASK_ID:-0}
@@ -159,6 +175,7 @@ fn place(text: &mut String, source: &ScriptInput<'_>) {
         }
         WorkloadKind::Task | WorkloadKind::Notebook(_) if source.spec.array.is_some() => {
             text.push_str("export MUSTER_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID\n");
+            text.push_str(&source.sweep.map(muster_sweep::shell::exports).unwrap_or_default());
         }
         WorkloadKind::Task | WorkloadKind::Notebook(_) => {}
     }
@@ -427,23 +444,30 @@ fn command_line(
 ) -> String {
     let command = source.commands.get(role.name.as_str());
     let command = command.map(|command| muster_ray::program(command, may_grow(source)));
+    let argument = |word: &str| match source.sweep {
+        Some(sweep) => muster_sweep::shell::argument(word, sweep),
+        None => shell_word(word),
+    };
+    let text = |script: &str| match source.sweep {
+        Some(sweep) => muster_sweep::shell::script(script, sweep),
+        None => shell_word(script),
+    };
     match command.as_deref() {
         Some(TaskCommand::Argv(words)) => {
-            words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+            words.iter().map(|word| argument(word)).collect::<Vec<_>>().join(" ")
         }
         Some(TaskCommand::Script(script))
             if source.directory.is_none() && shell(script).is_some() =>
         {
-            format!("{} -c {}", shell(script).unwrap_or_default(), shell_word(script))
+            format!("{} -c {}", shell(script).unwrap_or_default(), text(script))
         }
         Some(TaskCommand::Script(script)) if script.starts_with("#!") => {
             let _ = writeln!(rank, "{indent}muster_program=$MUSTER_LOGS/program-$RANK");
-            let _ =
-                writeln!(rank, "{indent}printf %s {} > \"$muster_program\"", shell_word(script));
+            let _ = writeln!(rank, "{indent}printf %s {} > \"$muster_program\"", text(script));
             let _ = writeln!(rank, "{indent}chmod 700 \"$muster_program\"");
             "\"$muster_program\"".to_owned()
         }
-        Some(TaskCommand::Script(script)) => format!("/bin/sh -c {}", shell_word(script)),
+        Some(TaskCommand::Script(script)) => format!("/bin/sh -c {}", text(script)),
         Some(TaskCommand::Ray(_)) | None => "false".to_owned(),
     }
 }

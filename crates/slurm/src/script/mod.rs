@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
+use muster_model::sweep::Sweep;
 use muster_model::{JobSpec, OutputFiles, Time, Unsupported};
 
 pub use directive::Directive;
@@ -33,6 +34,8 @@ pub struct ScriptInput<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// Working directory; `None` is the directory of the submission.
     pub workdir: Option<&'a str>,
+    /// Parameters of a sweep; `None` for other jobs.
+    pub sweep: Option<&'a Sweep>,
     /// Patterns of the output files.
     pub files: &'a OutputFiles,
     /// Options for Slurm only.

@@ -54,6 +54,9 @@ pub(super) fn request(source: &ScriptInput<'_>) -> Result<SbatchRequest, Vec<Uns
     }
     differences(spec, &mut warnings);
     growth(source, &mut warnings);
+    if source.sweep.is_some_and(|sweep| sweep.early_stop.is_some()) {
+        warnings.push("no element is stopped early: nothing compares them on Slurm".to_owned());
+    }
     variables(source, &mut unfit);
     if let (None, Some(folders)) = (&source.directory, output::folders(source.files)) {
         warnings.push(format!(

@@ -19,7 +19,7 @@ use crate::job::fit::EligibleNodes;
 use crate::job::kind::KindValue;
 use crate::job::shape::{GroupFields, contradiction};
 use crate::job::{
-    CheckedJob, ParsedJob, elastic, ending, kind, kubernetes, payload, ray, slurm, topology,
+    CheckedJob, ParsedJob, elastic, ending, kind, kubernetes, payload, ray, slurm, sweep, topology,
 };
 use crate::quantity::{EarliestStart, span_text};
 use crate::site::SubmissionSite;
@@ -48,9 +48,7 @@ pub(super) fn check(
     // 3. Fields of the whole job.
     let queue = queue(job, site, problems);
     let kind = kind::kind(word, job, &groups, problems);
-    let time_limit = ending::time_limit(job, problems);
-    let time_limit = kind::time_limit(word, job, time_limit, problems);
-    let time_limit = default_time(job, (&queue, &kind), site, &mut warnings).or(time_limit);
+    let time_limit = time_limit(job, (word, &queue, &kind), site, (&mut warnings, problems));
     let checkpoint = ending::checkpoint(job, word, time_limit, problems);
     let grace = ending::grace(job, problems);
     let ending = ray::Ending { time_limit, checkpoint, grace };
@@ -61,6 +59,7 @@ pub(super) fn check(
     let files = payload::files(job, problems);
     let slurm = slurm::of_job(job, problems);
     let kubernetes = kubernetes::of_job(job, problems);
+    let (sweep, points) = sweep::of_job(document, word, problems).unzip();
     if problems.len() > before {
         return None;
     }
@@ -76,7 +75,7 @@ pub(super) fn check(
         time_limit,
         grace,
         constraint,
-        array: job.array.as_ref().map(|array| array.value.0.clone()),
+        array: points.or_else(|| job.array.as_ref().map(|array| array.value.0.clone())),
         after: numbered(job),
         restart,
         checkpoint,
@@ -95,6 +94,7 @@ pub(super) fn check(
         env,
         workdir,
         files,
+        sweep,
         slurm,
         kubernetes,
         verify: job.verify.as_ref().is_some_and(|verify| verify.value.0),
@@ -102,6 +102,18 @@ pub(super) fn check(
         after_documents: Vec::new(),
         warnings,
     })
+}
+
+/// Returns the time limit: the job's own, or the default of its kind or queue.
+fn time_limit(
+    job: &JobDocument,
+    (word, queue, kind): (KindValue, &Option<QueueName>, &WorkloadKind),
+    site: &SubmissionSite<'_>,
+    (warnings, problems): (&mut Vec<String>, &mut Problems),
+) -> Option<Span> {
+    let written = ending::time_limit(job, problems);
+    let limit = kind::time_limit(word, job, written, problems);
+    default_time(job, (queue, kind), site, warnings).or(limit)
 }
 
 /// Returns the command of each task group, and the groups, which a Ray job changes.

@@ -9,6 +9,7 @@ use crate::job::fields::{
     ReplicaRange, RestartRule, SignalName, Size, TaskRange,
 };
 use crate::job::ray::runtime_env::RuntimeEnv;
+use crate::job::sweep::fields::{EarlyStops, MetricDocument, Params};
 
 /// Name of the only group of a job without `groups`.
 pub(super) const ONLY_GROUP: &str = "main";
@@ -21,7 +22,7 @@ document! {
         "name" name: JobName,
         /// Kind of workload: `task` (the default) runs to its end, `service` until it is cancelled,
         /// `notebook` until its time limit or until it is idle; `ray` runs its program on a Ray
-        /// cluster, of which each task is a node.
+        /// cluster, of which each task is a node; `sweep` runs it once for each point of its `params`.
         "kind" kind: KindWord,
         /// Number of replicas of a service, or a range. With `2..6`, 2 replicas are guaranteed, and
         /// up to 4 more run in idle capacity (opportunistic).
@@ -85,6 +86,21 @@ document! {
         /// Runs the job once per index: `0-199`, `0-199%32` for at most 32 at once, `1-9:2` in
         /// steps, or a count.
         "array" array: ArrayRange,
+        /// For a sweep: its parameters. A mapping tries every combination of the lists, or draws `samples` points:
+        /// `{lr: [1e-4, 3e-4], layers: [2, 4]}`, `{lr: {log: [1e-5, 1e-2]}, dropout: {uniform: [0, 0.5]}, layers:
+        /// {whole: [1, 8]}}`. A list of rows is tried as it is: `[{lr: 1e-4, layers: 2}, …]`; so is a file of them,
+        /// by its path (CSV with a header, or JSON).
+        "params" params: Params,
+        /// For a sweep: number of points to draw; without it, every combination is tried.
+        "samples" samples: Whole<1, 100_000>,
+        /// For a sweep with `samples`: seed of the draws. The same seed gives the same points. 0 by default.
+        "seed" seed: Whole<0, 1_000_000_000>,
+        /// For a sweep: most elements that run at once.
+        "max-running" max_running: Whole<1, 100_000>,
+        /// For a sweep: the figure that its elements report, and by which they are compared.
+        "metric" metric: MetricDocument,
+        /// For a sweep with a metric: stops elements that do badly: `asha`, `median`, or a mapping with its numbers.
+        "early-stop" early_stop: EarlyStops,
         /// Jobs to wait for: a number or the name of an earlier document of the file, alone or as
         /// `afterok:`, `afternotok:`, `afterany:` or `after:`. Alone means `afterok`.
         "after" after: OneOrMany<After>,

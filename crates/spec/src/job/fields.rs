@@ -97,8 +97,8 @@ quantity_field! {
     ReplicaRange((u32, u32)), replicas, "a number of replicas", { "type": ["integer", "string"], "minimum": 1, "maximum": 1_000, "examples": [2, "2..6"] }
 }
 quantity_field! {
-    /// Kind of workload. Any word is read, so that planned kinds can be refused by name.
-    KindWord(String), kind_word, "a kind", { "enum": ["task", "service", "notebook"] }
+    /// Kind of workload. Any word is read: an unknown one is refused with the fields of its job.
+    KindWord(String), kind_word, "a kind", { "enum": ["task", "service", "notebook", "ray", "sweep"] }
 }
 quantity_field! {
     /// One or several node names.

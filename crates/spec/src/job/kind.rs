@@ -19,10 +19,8 @@ const NOTEBOOK_IDLE: Span = Span::from_secs(2 * 3600);
 /// Shortest idle time: shorter pauses are part of work, and of waiting for a file.
 const SHORTEST_IDLE: Span = Span::from_secs(1);
 
-/// Supported values of `kind`.
-const KINDS: [&str; 4] = ["task", "service", "notebook", "ray"];
-/// Values of `kind` that are planned.
-const LATER: [&str; 1] = ["sweep"];
+/// Words that a job file may have there.
+const KINDS: [&str; 5] = ["task", "service", "notebook", "ray", "sweep"];
 
 /// Value of `kind`, read before any other field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +29,7 @@ pub(super) enum KindValue {
     Service,
     Notebook,
     Ray,
+    Sweep,
 }
 
 /// Reads `kind`, and refuses fields of other kinds.
@@ -40,6 +39,7 @@ pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> KindValue {
         Some("service") => KindValue::Service,
         Some("notebook") => KindValue::Notebook,
         Some("ray") => KindValue::Ray,
+        Some("sweep") => KindValue::Sweep,
         Some(other) => {
             problems
                 .add(unknown(other, job.kind.as_ref().map_or(Place::default(), |kind| kind.place)));
@@ -53,6 +53,14 @@ pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> KindValue {
     ];
     let of_notebooks = [key(job.idle.as_ref().map(|field| field.key), "idle")];
     let of_ray = [key(job.ray.as_ref().map(|field| field.key), "ray")];
+    let of_sweeps = [
+        key(job.params.as_ref().map(|field| field.key), "params"),
+        key(job.samples.as_ref().map(|field| field.key), "samples"),
+        key(job.seed.as_ref().map(|field| field.key), "seed"),
+        key(job.max_running.as_ref().map(|field| field.key), "max-running"),
+        key(job.metric.as_ref().map(|field| field.key), "metric"),
+        key(job.early_stop.as_ref().map(|field| field.key), "early-stop"),
+    ];
     let mut belongs = |fields: &[Option<(&str, Place)>], to: &str, job: &str| {
         for (name, place) in fields.iter().flatten() {
             let hint = format!("add `kind: {to}`, or remove it");
@@ -69,11 +77,16 @@ pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> KindValue {
     if word != KindValue::Ray {
         belongs(&of_ray, "ray", "Ray job");
     }
-    let takes_arrays = matches!(word, KindValue::Task | KindValue::Ray);
+    if word != KindValue::Sweep {
+        belongs(&of_sweeps, "sweep", "sweep");
+    }
+    let takes_arrays = matches!(word, KindValue::Task | KindValue::Ray | KindValue::Sweep);
     if let (false, Some(array), Some(kind)) = (takes_arrays, &job.array, &job.kind) {
         let hint = match word {
             KindValue::Service => "`replicas: 4` runs it four times",
-            KindValue::Task | KindValue::Ray | KindValue::Notebook => "submit it once for each",
+            KindValue::Task | KindValue::Ray | KindValue::Sweep | KindValue::Notebook => {
+                "submit it once for each"
+            }
         };
         problems.add(contradiction("kind", kind.place, "array", array.key).hint(hint.to_owned()));
     }
@@ -81,16 +94,14 @@ pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> KindValue {
 }
 
 fn unknown(text: &str, place: Place) -> Problem {
-    let message = if LATER.contains(&text) {
-        format!("jobs of kind {} are not supported yet", show(text))
-    } else {
-        format!("there is no kind {}", show(text))
-    };
+    let message = format!("there is no kind {}", show(text));
     let hint = match nearest(text, KINDS) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "leave `kind` out for a job that runs to its end".to_owned(),
     };
-    Problem::new(message).at(place, "expected `task`, `service`, `notebook` or `ray`").hint(hint)
+    Problem::new(message)
+        .at(place, "expected `task`, `service`, `notebook`, `ray` or `sweep`")
+        .hint(hint)
 }
 
 /// Returns the kind with its fields.
@@ -101,7 +112,7 @@ pub(super) fn kind(
     problems: &mut Problems,
 ) -> WorkloadKind {
     match word {
-        KindValue::Task | KindValue::Ray => WorkloadKind::Task,
+        KindValue::Task | KindValue::Ray | KindValue::Sweep => WorkloadKind::Task,
         KindValue::Service => WorkloadKind::Service(service(job, problems)),
         KindValue::Notebook => WorkloadKind::Notebook(notebook(job, groups, problems)),
     }

@@ -15,6 +15,7 @@ mod payload;
 mod ray;
 mod shape;
 mod slurm;
+pub(crate) mod sweep;
 mod topology;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use muster_model::job::DependencyKind;
 use muster_model::kubernetes::KubernetesOptions;
 use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
+use muster_model::sweep::Sweep;
 use muster_model::{JobSpec, OutputFiles};
 use serde_json::{Map, Value};
 
@@ -37,6 +39,7 @@ use crate::source::{Place, Sources};
 use crate::yaml;
 
 pub(crate) use document::JobDocument;
+use sweep::fields::Params;
 
 /// One job as written: every field is well-formed; their combinations are not checked yet.
 #[derive(Clone, Debug)]
@@ -56,6 +59,15 @@ impl ParsedJob {
     pub fn name(&self) -> Option<&str> {
         self.fields.name.as_ref().map(|name| name.value.0.as_str())
     }
+
+    /// Returns the path of the file that holds its parameters, if it names one.
+    #[must_use]
+    pub fn params_file(&self) -> Option<&str> {
+        match &self.fields.params.as_ref()?.value {
+            Params::File(path) => Some(path),
+            Params::Named(_) | Params::Rows(_) => None,
+        }
+    }
 }
 
 /// A job that passed every check, with everything needed to run it.
@@ -72,6 +84,8 @@ pub struct CheckedJob {
     pub workdir: Option<PathBuf>,
     /// Files for the job's output.
     pub files: OutputFiles,
+    /// Parameters of a sweep, whose points are the indices of the array; `None` for other jobs.
+    pub sweep: Option<Sweep>,
     /// Options for Slurm only.
     pub slurm: SlurmOptions,
     /// Options for Kubernetes only.

@@ -72,7 +72,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("gpus_per_task: 2\nrun: a"), @r"
     error: there is no field `gpus_per_task`
@@ -81,7 +81,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpus_per_task: 2
       | ^^^^^^^^^^^^^ did you mean `gpus-per-task`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("walltime: 2h\nrun: a"), @r"
     error: there is no field `walltime`
@@ -90,7 +90,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | walltime: 2h
       | ^^^^^^^^ did you mean `time`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("colour: red\nrun: a"), @r"
     error: there is no field `colour`
@@ -99,7 +99,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | colour: red
       | ^^^^^^ not a field of this mapping
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("gpus: 2\nrun: a\ngpus: 4"), @r"
     error: `gpus` is written twice
@@ -969,20 +969,20 @@ fn what_this_version_cannot_do() {
       | ^^^^^ for Kubernetes write `kubernetes: {image: …}`, for Slurm `slurm: {container: …}`; containers on one machine come in a later version
     ");
     assert_snapshot!(complaint("kind: sweep\nrun: a"), @r"
-    error: jobs of kind `sweep` are not supported yet
-     --> train.yaml:1:7
+    error: `params` is missing
+     --> train.yaml:1:1
       |
     1 | kind: sweep
-      |       ^^^^^ expected `task`, `service`, `notebook` or `ray`
+      | ^^^^^^^^^^^ a sweep needs the values to try
       |
-    hint: leave `kind` out for a job that runs to its end
+    hint: add `params: {lr: [1e-4, 3e-4]}`
     ");
     assert_snapshot!(complaint("kind: servce\nrun: a"), @r"
     error: there is no kind `servce`
      --> train.yaml:1:7
       |
     1 | kind: servce
-      |       ^^^^^^ expected `task`, `service`, `notebook` or `ray`
+      |       ^^^^^^ expected `task`, `service`, `notebook`, `ray` or `sweep`
       |
     hint: did you mean `service`?
     ");
@@ -1041,7 +1041,7 @@ fn a_mistake_in_an_option_shows_the_option() {
      | --qeue x
      | ^^^^^^ did you mean `queue`?
      |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
 }
 
@@ -1054,7 +1054,7 @@ fn many_mistakes_are_told_at_once() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
 
     error: `time` is not a length of time
      --> train.yaml:2:7

@@ -167,7 +167,7 @@ impl Coverage {
     pub(crate) fn ended(&mut self, outcome: &Outcome) {
         let count = match outcome {
             Outcome::Succeeded => &mut self.succeeded,
-            Outcome::Idle { .. } => &mut self.idle,
+            Outcome::Idle { .. } | Outcome::StoppedEarly { .. } => &mut self.idle,
             Outcome::Failed { .. }
             | Outcome::Signaled { .. }
             | Outcome::OutOfMemory { .. }

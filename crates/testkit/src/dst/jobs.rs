@@ -64,6 +64,7 @@ pub(crate) fn draft(
         identity: Identity { user: user.into(), uid: 1000, gid: 1000 },
         interactive: false,
         files: muster_model::OutputFiles::default(),
+        sweep: None,
     };
     JobDraft { spec, payload, after: Vec::new() }
 }

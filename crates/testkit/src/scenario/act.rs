@@ -269,6 +269,7 @@ impl ScenarioWorld {
                 },
                 interactive: false,
                 files: muster_model::OutputFiles::default(),
+                sweep: None,
             };
             let spec = JobSpec { begin: job.begin.map(|begin| begin.at(self.now)), ..job.spec };
             let known = SubmittedJob {

@@ -169,6 +169,7 @@ pub(in crate::cmd) fn with_input<T>(
     make(RenderInput {
         spec: &spec,
         commands: &checked.commands,
+        is_sweep: checked.sweep.is_some(),
         env: &checked.env,
         workdir: workdir.as_deref(),
         gpu_labels: &GpuLabels::default(),

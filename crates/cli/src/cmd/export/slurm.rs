@@ -140,6 +140,7 @@ fn render(checked: &CheckedJob) -> Result<GeneratedScript, Failure> {
         commands: &checked.commands,
         env: &checked.env,
         workdir: workdir.as_deref(),
+        sweep: checked.sweep.as_ref(),
         files: &checked.files,
         slurm: &checked.slurm,
         directory: None,

@@ -4,6 +4,7 @@ mod after;
 mod auto;
 mod overrides;
 mod submit;
+mod sweep;
 pub mod texts;
 
 use std::collections::BTreeSet;
@@ -87,6 +88,8 @@ pub struct RunArgs {
     #[command(flatten)]
     site: SiteFileArgs,
     #[command(flatten)]
+    sweep: sweep::SweepArgs,
+    #[command(flatten)]
     overrides: overrides::Overrides,
 }
 
@@ -121,6 +124,7 @@ pub async fn run(app: &App, args: RunArgs) -> Result<u8> {
         terminal::require()?;
     }
     let mut fields = args.overrides.fields()?;
+    fields.extend(args.sweep.fields()?);
     if !args.command.is_empty() {
         fields.insert("run".to_owned(), serde_json::json!(args.command));
     }
@@ -130,12 +134,15 @@ pub async fn run(app: &App, args: RunArgs) -> Result<u8> {
         return Err(offer.into());
     }
     let texts = read(app, &args)?;
-    let mut names = BTreeSet::new();
+    let mut documents = Vec::new();
     for text in &texts {
-        let documents = muster_spec::parse(&text.source, text.file.as_deref(), &fields)
-            .map_err(Failure::from)?;
-        names.extend(documents.iter().filter_map(|document| document.name().map(str::to_owned)));
+        let parsed = muster_spec::parse(&text.source, text.file.as_deref(), &fields);
+        documents.extend(parsed.map_err(Failure::from)?);
     }
+    let file = texts.first().and_then(|text| text.file.as_deref());
+    sweep::read_points(&documents, file, &mut fields)?;
+    let names = documents.iter().filter_map(|document| document.name().map(str::to_owned));
+    let names: BTreeSet<String> = names.collect();
 
     // 2. With --on auto: choose the cluster of each text, and submit it there.
     if app.global.on == Some(On::Auto) {

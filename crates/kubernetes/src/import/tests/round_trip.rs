@@ -47,6 +47,7 @@ impl Generated {
 
     fn objects(&self) -> String {
         let rendered = render(&RenderInput {
+            is_sweep: false,
             spec: &self.spec,
             commands: &self.commands,
             env: &self.env,

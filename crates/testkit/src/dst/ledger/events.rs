@@ -31,6 +31,7 @@ impl Ledger {
             Event::AdminHold { .. } | Event::AdminRelease { .. } => {
                 Err("no run has administrators")?
             }
+            Event::StopEarly { .. } => Err("no run has sweeps")?,
             Event::Cancel { target, by } => self.cancel(*target, by),
             Event::Requeue(target) => self.requeue(*target),
             Event::QueuesSet(tree) => self.queues_set(tree),
@@ -181,6 +182,7 @@ fn may_outdate_nominations(event: &Event) -> bool {
         | Event::Checkpoint(_)
         | Event::Scaled { .. }
         | Event::Task(_)
+        | Event::StopEarly { .. }
         | Event::StartOverdue { .. }
         | Event::EvictionDue { .. } => false,
     }
