@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use muster_model::unit::{GpuMilli, Span, Time};
 use muster_model::view::{
-    AdvanceReservationView, DeviceBar, ElementRow, Explanation, GangView, JobView, MetricView,
-    MissingOutput, NodeView, QueueView, UsageView,
+    AdvanceReservationView, DeviceBar, ElementRow, Explanation, GangView, JobState, JobView,
+    MetricView, MissingOutput, NodeView, QueueView, UsageView,
 };
 use muster_model::{ElementId, JobId, NodeName, OutputFiles};
 use schemars::JsonSchema;
@@ -369,6 +369,13 @@ pub struct ElementList {
     pub metric: Option<MetricView>,
     /// One row for each index, in order.
     pub elements: Vec<ElementRow>,
+}
+
+impl ElementList {
+    /// Returns the elements that failed, by index.
+    pub fn failed(&self) -> impl Iterator<Item = &ElementRow> {
+        self.elements.iter().filter(|row| row.state == JobState::Failed)
+    }
 }
 
 /// Explanation of an element, with the clock that its instants refer to.

@@ -9,7 +9,6 @@ use clap::Args;
 use muster_api::Client;
 use muster_api::types::{BulkAction, BulkRequest, BulkResult, BulkTarget};
 use muster_model::Array;
-use muster_model::view::JobState;
 use serde::Serialize;
 
 use crate::app::App;
@@ -112,8 +111,7 @@ async fn failed_elements(client: &Client, jobs: Vec<Selected>) -> Result<Vec<Sel
     let mut found = Vec::new();
     for Selected { target, row } in jobs {
         let list = client.elements(target.job).await.map_err(Failure::from)?;
-        let failed = list.elements.iter().filter(|row| row.state == JobState::Failed);
-        let indices: Vec<u32> = failed.map(|row| row.index).collect();
+        let indices: Vec<u32> = list.failed().map(|row| row.index).collect();
         let array = Array::list(indices.clone(), None);
         let is_over = list.elements.iter().all(|row| row.state.is_final());
         if let Some(array) = array.filter(|_| is_over) {

@@ -5,7 +5,7 @@ use anyhow::Result;
 use futures_util::StreamExt;
 use muster_api::Client;
 use muster_api::query::LogQuery;
-use muster_model::view::{ElementRow, ElementView, JobState, JobView};
+use muster_model::view::{ElementRow, ElementView, JobView};
 use muster_model::{JobId, Outcome, Rank};
 use muster_report::style::clean;
 
@@ -44,8 +44,7 @@ pub async fn print(app: &App, client: &Client, rows: &[JobView], seen: Option<Ra
 /// read change no result.
 async fn print_elements(app: &App, client: &Client, job: JobId) {
     let Ok(list) = client.elements(job).await else { return };
-    let failed = |row: &&ElementRow| row.state == JobState::Failed;
-    let failed: Vec<&ElementRow> = list.elements.iter().filter(failed).collect();
+    let failed: Vec<&ElementRow> = list.failed().collect();
     for row in failed.iter().take(MOST) {
         let target = JobTarget { job, index: Some(row.index) };
         let outcome = row.outcome.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -18,6 +18,8 @@ use crate::yaml::{Node, Value, YamlEntry};
 pub(super) const MAX_VALUES: usize = 100_000;
 /// Most names in one sweep: each is a variable of every task.
 const MAX_PARAMS: usize = 100;
+/// Largest whole number of a range: a double holds every whole number up to it.
+const MAX_WHOLE: f64 = 1e15;
 /// Longest value in bytes.
 const MAX_VALUE_BYTES: usize = 4096;
 
@@ -59,23 +61,11 @@ impl Field for Params {
         let found = match &node.value {
             Value::Scalar(path) => return Some(Self::File(path.clone())),
             Value::Map(entries) if !entries.is_empty() => {
-                if entries.len() > MAX_PARAMS {
-                    problems.add(
-                        Problem::new("there are too many parameters")
-                            .at(node.place, format!("{}; at most {MAX_PARAMS}", entries.len())),
-                    );
-                    return None;
-                }
+                at_most(MAX_PARAMS, entries.len(), "parameters", node.place, problems)?;
                 Self::Named(entries.iter().filter_map(|entry| named(entry, problems)).collect())
             }
             Value::List(items) if !items.is_empty() => {
-                if items.len() > MAX_VALUES {
-                    problems.add(
-                        Problem::new("there are too many rows")
-                            .at(node.place, format!("{}; at most {MAX_VALUES}", items.len())),
-                    );
-                    return None;
-                }
+                at_most(MAX_VALUES, items.len(), "rows", node.place, problems)?;
                 Self::Rows(items.iter().filter_map(|item| row(item, problems)).collect())
             }
             Value::Map(_) | Value::List(_) => {
@@ -96,6 +86,22 @@ impl Field for Params {
     }
 }
 
+/// Refuses more than so many.
+fn at_most(
+    most: usize,
+    count: usize,
+    what: &str,
+    place: Place,
+    problems: &mut Problems,
+) -> Option<()> {
+    if count > most {
+        let problem = Problem::new(format!("the sweep has too many {what}"));
+        problems.add(problem.at(place, format!("{count}; at most {most}")));
+        return None;
+    }
+    Some(())
+}
+
 fn row(node: &Node, problems: &mut Problems) -> Option<Vec<(Arc<str>, Arc<str>)>> {
     let Value::Map(entries) = &node.value else {
         problems.add(wrong_kind(node, "params", "a list of mappings, such as `- {lr: 1e-4}`"));
@@ -112,15 +118,8 @@ fn named(entry: &YamlEntry, problems: &mut Problems) -> Option<NamedParam> {
     let name = checked_name(entry, problems)?;
     let key = entry.key.as_str();
     let values = match &entry.node.value {
-        Value::List(items) if items.len() > MAX_VALUES => {
-            let label = format!("{} values; at most {MAX_VALUES}", items.len());
-            problems.add(
-                Problem::new(format!("{} has too many values", show(key)))
-                    .at(entry.node.place, label),
-            );
-            return None;
-        }
         Value::List(items) if !items.is_empty() => {
+            at_most(MAX_VALUES, items.len(), "values", entry.node.place, problems)?;
             let values: Vec<_> =
                 items.iter().filter_map(|item| value(item, key, problems)).collect();
             if values.len() < items.len() {
@@ -148,7 +147,7 @@ fn named(entry: &YamlEntry, problems: &mut Problems) -> Option<NamedParam> {
     Some(NamedParam { name, place: entry.key_place, values })
 }
 
-/// Names of ranges, with an example of each.
+/// Kinds of ranges.
 const RANGES: [&str; 3] = ["uniform", "log", "whole"];
 
 fn no_range(node: &Node, name: &str) -> Problem {
@@ -159,16 +158,16 @@ fn no_range(node: &Node, name: &str) -> Problem {
 /// Reads a range of numbers: its name and its two ends.
 fn range_of(entry: &YamlEntry, problems: &mut Problems) -> Option<Distribution> {
     let key = entry.key.as_str();
+    if !RANGES.contains(&key) {
+        let hint = nearest(key, RANGES).map(|near| format!("did you mean `{near}`?"));
+        problems.add(no_range(&entry.node, key).hint(hint));
+        return None;
+    }
     let ends = match &entry.node.value {
         Value::List(items) if items.len() == 2 => [&items[0], &items[1]],
-        _ if RANGES.contains(&key) => {
+        _ => {
             let expected = "a list of two numbers, the lowest and the highest";
             problems.add(wrong_kind(&entry.node, key, expected));
-            return None;
-        }
-        _ => {
-            let hint = nearest(key, RANGES).map(|near| format!("did you mean `{near}`?"));
-            problems.add(no_range(&entry.node, key).hint(hint));
             return None;
         }
     };
@@ -184,17 +183,13 @@ fn range_of(entry: &YamlEntry, problems: &mut Problems) -> Option<Distribution> 
         "uniform" => Some(Distribution::Uniform { low, high }),
         "log" if low <= 0.0 => refuse("a logarithm needs numbers above 0", problems),
         "log" => Some(Distribution::Log { low, high }),
-        "whole"
-            if low.fract() != 0.0 || high.fract() != 0.0 || low.abs().max(high.abs()) > 1e15 =>
-        {
+        _ if low.fract() != 0.0 || high.fract() != 0.0 => {
             refuse("expected whole numbers", problems)
         }
-        "whole" => Some(Distribution::Whole { low: low as i64, high: high as i64 }),
-        _ => {
-            let hint = nearest(key, RANGES).map(|near| format!("did you mean `{near}`?"));
-            problems.add(no_range(&entry.node, key).hint(hint));
-            None
+        _ if low.abs().max(high.abs()) > MAX_WHOLE => {
+            refuse("expected numbers of at most 15 digits", problems)
         }
+        _ => Some(Distribution::Whole { low: low as i64, high: high as i64 }),
     }
 }
 
