@@ -255,12 +255,15 @@ pub const ROUTES: &[Route] = &[
         errors: READ_ONE,
         ..get(RouteId::Job, "/v1/jobs/{id}", "Show one job with all details.", json!(JobDetail))
     },
-    get(
-        RouteId::Elements,
-        "/v1/jobs/{id}/elements",
-        "List the elements of an array or sweep, with the values and reports of a sweep.",
-        json!(ElementList),
-    ),
+    Route {
+        errors: READ_ONE,
+        ..get(
+            RouteId::Elements,
+            "/v1/jobs/{id}/elements",
+            "List the elements of an array or sweep, with the values and reports of a sweep.",
+            json!(ElementList),
+        )
+    },
     Route {
         query: query!(ElementQuery),
         errors: READ_ONE,

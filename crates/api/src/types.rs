@@ -130,6 +130,9 @@ pub struct JobDetail {
     /// True if it runs a Ray cluster of its own, which `muster ray` looks into; false for other users.
     #[serde(default)]
     pub has_ray: bool,
+    /// True if the job is a sweep, and the caller may see its parameters.
+    #[serde(default)]
+    pub is_sweep: bool,
     /// Resource limits of this job that are enforced, and those that are conventions; a sentence
     /// each.
     pub enforcement: Vec<String>,

@@ -75,7 +75,7 @@ pub async fn run(
     let client = connect::find(&app.global)?;
     let mut selected = args.selection.find(&client).await?;
     if part == ActPart::FailedElements {
-        selected = failed_elements(&client, selected).await?;
+        selected = failed_elements(app, &client, selected).await?;
     }
     if selected.is_empty() {
         if args.output.json() {
@@ -103,29 +103,41 @@ pub async fn run(
     report(app, &client, args.output, results)
 }
 
-/// Returns the elements of the jobs that failed.
+/// Returns the elements of the jobs that failed; of a job that has ended, they cannot be queued again, and a warning
+/// says what can be done.
 ///
 /// # Errors
-/// A job that has ended as a whole: its elements cannot be queued again.
-async fn failed_elements(client: &Client, jobs: Vec<Selected>) -> Result<Vec<Selected>> {
-    let mut found = Vec::new();
+/// No element can be queued again, and jobs have ended.
+async fn failed_elements(app: &App, client: &Client, jobs: Vec<Selected>) -> Result<Vec<Selected>> {
+    let mut found: Vec<Selected> = Vec::new();
+    let mut over: Vec<Failure> = Vec::new();
     for Selected { target, row } in jobs {
         let list = client.elements(target.job).await.map_err(Failure::from)?;
-        let indices: Vec<u32> = list.failed().map(|row| row.index).collect();
-        let array = Array::list(indices.clone(), None);
+        let is_selected = |index: &u32| target.index.is_none_or(|wanted| wanted == *index);
+        let indices: Vec<u32> = list.failed().map(|row| row.index).filter(is_selected).collect();
         let is_over = list.elements.iter().all(|row| row.state.is_final());
-        if let Some(array) = array.filter(|_| is_over) {
+        if let Some(array) = Array::list(indices.clone(), None).filter(|_| is_over) {
             let job = client.label(target.job);
-            let failure =
-                Failure::usage(format!("job {job} has ended: its elements cannot run again"));
+            let message = format!("job {job} has ended: its elements cannot run again");
             let hint = format!("submit those that failed again: `muster run FILE --array {array}`");
-            return Err(failure.hint(hint).into());
+            over.push(Failure::usage(message).hint(hint));
+            continue;
         }
-        let element = |index| JobTarget { job: target.job, index: Some(index) };
-        let elements = indices.into_iter().map(element);
-        found.extend(elements.map(|target| Selected { target, row: row.clone() }));
+        let elements =
+            indices.into_iter().map(|index| JobTarget { job: target.job, index: Some(index) });
+        let elements =
+            elements.filter(|element| found.iter().all(|other| other.target != *element));
+        let elements: Vec<_> =
+            elements.map(|target| Selected { target, row: row.clone() }).collect();
+        found.extend(elements);
     }
-    Ok(found)
+    match over.pop() {
+        Some(failure) if found.is_empty() => Err(failure.into()),
+        last => {
+            over.into_iter().chain(last).for_each(|failure| app.ui.warning(&failure.to_string()));
+            Ok(found)
+        }
+    }
 }
 
 /// Sends the action in as few requests as the daemon allows.

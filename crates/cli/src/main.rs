@@ -22,6 +22,7 @@ mod mistyped;
 mod named_file;
 mod on;
 mod output_files;
+mod points_file;
 mod queue_objects;
 mod ray_cluster;
 mod remote;

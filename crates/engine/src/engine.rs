@@ -304,6 +304,12 @@ impl Engine {
         Some((attempt_id(element.job, element.index, known.attempt), Arc::clone(&run.placement)))
     }
 
+    /// Returns the number of the current or last attempt of an element in memory.
+    #[must_use]
+    pub fn attempt(&self, element: ElementId) -> Option<u32> {
+        self.state.jobs.element(element).map(|known| known.attempt)
+    }
+
     /// Returns the label of the last acknowledged checkpoint of an element, of any attempt.
     #[must_use]
     pub fn last_checkpoint(&self, element: ElementId) -> Option<Arc<str>> {

@@ -113,7 +113,8 @@ pub enum Event {
         /// Attempt that is preempted.
         id: AttemptId,
     },
-    /// An element of a sweep does too badly to go on. Ignored when the attempt is not the current one.
+    /// An element of a sweep does too badly to go on. Ignored when the attempt is not the current one,
+    /// or is ending already.
     StopEarly {
         /// Attempt that ends, if it is the current one.
         id: AttemptId,

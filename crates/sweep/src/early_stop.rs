@@ -20,14 +20,19 @@ pub struct Standing {
     marks: BTreeMap<u64, BTreeMap<u32, f64>>,
 }
 
-/// Reports of one element so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Progress {
-    /// Highest mark at which it was compared; 0 before the first.
-    mark: u64,
-    reports: u64,
-    sum: f64,
-    best: Option<f64>,
+/// Reports of one element since it began, or began again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Newest report.
+    pub last: MetricReport,
+    /// Number of reports.
+    pub reports: u64,
+    /// Sum of their values.
+    pub sum: f64,
+    /// Best of their values.
+    pub best: f64,
+    /// Highest mark at which the element was compared; 0 before the first.
+    pub mark: u64,
 }
 
 /// Comparison of an element with the others at a mark.
@@ -48,35 +53,57 @@ impl Standing {
         Self { rule, goal, elements: BTreeMap::new(), marks: BTreeMap::new() }
     }
 
-    /// Restores a comparison of an earlier run of the program.
-    pub fn restore(&mut self, element: u32, mark: u64, value: f64) {
+    /// Restores the progress of an element, as [`Standing::progress`] has returned it.
+    pub fn restore(&mut self, element: u32, progress: Progress) {
+        self.elements.insert(element, progress);
+    }
+
+    /// Restores a value that was compared, of [`Comparison`].
+    pub fn restore_mark(&mut self, element: u32, mark: u64, value: f64) {
         self.marks.entry(mark).or_default().insert(element, value);
-        let progress = self.elements.entry(element).or_default();
-        progress.mark = progress.mark.max(mark);
+    }
+
+    /// Returns the progress of an element; `None` before its first report.
+    #[must_use]
+    pub fn progress(&self, element: u32) -> Option<Progress> {
+        self.elements.get(&element).copied()
     }
 
     /// Adds a report; returns the comparison that it leads to. Each element is compared once at a mark, and a
-    /// report beyond several marks counts for the last of them.
+    /// report beyond several marks counts for the last of them. A repeated report changes nothing; with a lower step
+    /// than before, the element has begun again.
     pub fn report(&mut self, element: u32, report: MetricReport) -> Option<Comparison> {
-        let progress = self.elements.entry(element).or_default();
+        let known = self.elements.get(&element).filter(|known| known.last.step <= report.step);
+        if known.is_some_and(|known| known.last == report) {
+            return None;
+        }
+        let mut progress = known.copied().unwrap_or(Progress {
+            last: report,
+            reports: 0,
+            sum: 0.0,
+            best: report.value,
+            mark: 0,
+        });
+        progress.last = report;
         progress.reports += 1;
         progress.sum += report.value;
-        let is_best = progress.best.is_none_or(|best| self.goal.is_better(report.value, best));
-        if is_best {
-            progress.best = Some(report.value);
+        if self.goal.is_better(report.value, progress.best) {
+            progress.best = report.value;
         }
-        let mark = last_mark(self.rule, report.step).filter(|mark| *mark > progress.mark)?;
-        progress.mark = mark;
-        let progress = *progress;
+        let mark = last_mark(self.rule, report.step).filter(|mark| *mark > progress.mark);
+        progress.mark = mark.unwrap_or(progress.mark);
+        self.elements.insert(element, progress);
+        let mark = mark?;
         let at_mark = self.marks.entry(mark).or_default();
+        // An element that began again is none of the others.
+        at_mark.remove(&element);
         let (value, stop) = match self.rule {
             EarlyStop::Asha { factor, .. } => {
                 (report.value, halving(at_mark, report.value, self.goal, factor))
             }
             EarlyStop::Median { others, .. } => {
-                let best = progress.best.unwrap_or(report.value);
                 let mean = progress.sum / progress.reports as f64;
-                (mean, median_rule(at_mark, best, self.goal, others))
+                (mean, median_rule(at_mark, progress.best, self.goal, others))
             }
         };
         at_mark.insert(element, value);
@@ -199,9 +226,27 @@ mod tests {
     #[test]
     fn what_is_restored_counts() {
         let mut standing = Standing::new(ASHA, Goal::Min);
-        standing.restore(0, 1, 0.1);
-        assert_eq!(standing.report(0, at(2, 5.0)), None, "it was compared at 1");
-        assert!(standing.report(1, at(1, 0.2)).unwrap().stop.is_some());
+        standing.report(0, at(1, 0.1));
+        let mut again = Standing::new(ASHA, Goal::Min);
+        again.restore(0, standing.progress(0).unwrap());
+        again.restore_mark(0, 1, 0.1);
+        assert_eq!(again.report(0, at(2, 5.0)), None, "it was compared at 1");
+        assert!(again.report(1, at(1, 0.2)).unwrap().stop.is_some());
+    }
+
+    #[test]
+    fn a_repeated_report_counts_once_and_lower_steps_begin_again() {
+        let rule = EarlyStop::Median { every: 2, others: 1 };
+        let mut standing = Standing::new(rule, Goal::Min);
+        standing.report(0, at(2, 1.0));
+        standing.report(1, at(1, 4.0));
+        assert_eq!(standing.report(1, at(1, 4.0)), None);
+        assert_eq!(standing.progress(1).unwrap().reports, 1);
+        assert!(standing.report(1, at(2, 3.0)).unwrap().stop.is_some());
+        // A requeue: the best and the mark of the first start do not count.
+        assert_eq!(standing.report(1, at(1, 9.0)), None);
+        let found = standing.report(1, at(2, 0.5)).unwrap();
+        assert_eq!((found.mark, found.stop), (2, None));
     }
 
     #[test]

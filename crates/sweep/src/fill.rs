@@ -1,7 +1,7 @@
 //! References to parameters in a command, `{lr}`, and their replacement by the values of an element.
 //!
-//! Two braces are one brace (`{{x}}` is `{x}`), and `${x}` is the shell's. Braces around anything but a name stay:
-//! `{a,b}`, `{ print $1 }`, `{}`.
+//! A name in two braces stands for itself in one (`{{x}}` is `{x}`), and `${x}` is the shell's. All other braces stay:
+//! `{a,b}`, `{ print $1 }`, `{}`, `}}`.
 
 use std::collections::BTreeMap;
 
@@ -74,29 +74,33 @@ pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut found = Vec::new();
     let mut begin = 0;
     let mut at = 0;
-    while let Some(brace) = text[at..].find(['{', '}', '$']).map(|offset| at + offset) {
+    while let Some(brace) = text[at..].find(['{', '$']).map(|offset| at + offset) {
         let rest = &text[brace..];
-        let reference = name_in_braces(rest);
-        match (rest, reference) {
-            // The first of two braces stands for both.
-            _ if rest.starts_with("{{") || rest.starts_with("}}") => {
-                found.push(Part::Text(&text[begin..=brace]));
-                at = brace + 2;
-                begin = at;
-            }
-            // A variable of the shell: its braces are no reference.
-            _ if rest.starts_with("${") => at = brace + 2,
-            (_, Some(name)) => {
-                found.push(Part::Text(&text[begin..brace]));
-                found.push(Part::Name(Reference { name, at: brace }));
-                at = brace + name.len() + 2;
-                begin = at;
-            }
-            (_, None) => at = brace + 1,
+        if let Some(name) = name_in_two_braces(rest) {
+            found.push(Part::Text(&text[begin..brace]));
+            begin = brace + 1;
+            at = begin + name.len() + 2;
+            found.push(Part::Text(&text[begin..at]));
+            begin = at + 1;
+            at = begin;
+        } else if let Some(name) = name_in_braces(rest) {
+            found.push(Part::Text(&text[begin..brace]));
+            found.push(Part::Name(Reference { name, at: brace }));
+            at = brace + name.len() + 2;
+            begin = at;
+        } else {
+            // The brace of a variable of the shell begins no reference.
+            at = brace + if rest.starts_with("${") { 2 } else { 1 };
         }
     }
     found.push(Part::Text(&text[begin..]));
     found
+}
+
+/// Returns the name with which a text begins, in two braces.
+fn name_in_two_braces(text: &str) -> Option<&str> {
+    let name = name_in_braces(text.strip_prefix('{')?)?;
+    text[name.len() + 3..].starts_with('}').then_some(name)
 }
 
 /// Returns the name with which a text begins, in braces.
@@ -146,13 +150,25 @@ mod tests {
 
     #[test]
     fn other_braces_stay() {
-        for text in ["${lr}", "echo {a,b} {} { x; }", "awk '{print $1}'", "a {", "} b", "${x:-{y}"]
-        {
+        for text in [
+            "${lr}",
+            "echo {a,b} {} { x; }",
+            "awk '{print $1}'",
+            "a {",
+            "} b",
+            "${x:-{y}",
+            "{\"a\": {\"b\": 1}}",
+            "${x:-${y}}",
+            "awk '{ if (x) { y }}'",
+            "docker --format '{{.Name}}'",
+            "{{ lr }}",
+        ] {
             let kept = script(text);
             // The last `{y}` is a reference without a parameter, which stays, too.
             assert_eq!(kept, text);
         }
-        assert_eq!(script("{{lr}} is {lr}, {{}}"), "{lr} is 1e-4, {}");
+        assert_eq!(script("{{lr}} is {lr}, {{}}"), "{lr} is 1e-4, {{}}");
+        assert_eq!(script("{\"a\": {lr}}, {{{lr}}}"), "{\"a\": 1e-4}, {{lr}}");
         assert_eq!(script("ä {lr} ö"), "ä 1e-4 ö");
     }
 

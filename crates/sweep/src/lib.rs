@@ -14,6 +14,6 @@ mod reports;
 pub mod shell;
 
 pub use draw::{Distribution, draw};
-pub use early_stop::{Comparison, Standing};
+pub use early_stop::{Comparison, Progress, Standing};
 pub use fill::{Reference, command, references, variables};
 pub use reports::{BadPattern, MetricReader};

@@ -60,8 +60,10 @@ pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
     if !args.elements {
         app.ui.data(&show(&shown, app.ui.context().at(detail.now)))?;
     }
-    if target.index.is_none() && (args.elements || detail.job.array.is_some()) {
-        elements::print(app, &client, &args, &detail.job).await?;
+    let fails = detail.job.array.is_some_and(|array| array.failed > 0);
+    let has_table = target.index.is_none() && (detail.is_sweep || fails);
+    if args.elements || has_table || args.all || args.sort.is_some() {
+        elements::print(app, &client, &args, target).await?;
     }
     for text in failures::last_lines(&client, [(&detail.job, target)], None).await {
         app.ui.data(&format!("\n{text}"))?;

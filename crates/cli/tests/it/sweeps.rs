@@ -46,7 +46,7 @@ fn reports_are_in_the_table_best_first_and_failed_elements_run_again() {
         "tune.yaml",
         &format!(
             "name: tune\nkind: sweep\nparams: points.csv\nmetric: {{name: loss, goal: min}}\nrun: |\n  \
-             echo \"{{{{\\\"step\\\": 5, \\\"loss\\\": {{width}}}}}}\" > $MUSTER_REPORT_FILE\n  \
+             echo '{{\"step\": 5, \"loss\": {{width}}}}' > $MUSTER_REPORT_FILE\n  \
              [ \"$MUSTER_PARAM_NAME\" = {{name}}  ] || exit 9\n  \
              [ {{width}} != 2 ] || [ -e mended ] || exit 3\n  [ {{width}} != 1 ] || {}\n",
             home.gate("end")
@@ -68,6 +68,7 @@ fn reports_are_in_the_table_best_first_and_failed_elements_run_again() {
     );
     // The element that failed runs again, and no other.
     home.write("mended", "");
+    assert_eq!(home.words("requeue tune[0] --failed").ok().stdout, "");
     let said = home.words("requeue tune --failed").ok().stdout;
     assert_eq!(said, "1[2]: requeued\n");
     home.until("it is done", || row(&home, 1, 2).state == JobState::Done);
@@ -131,21 +132,54 @@ fn comparisons_survive_the_daemon() {
         &format!(
             "name: asha\nkind: sweep\nparams: {{loss: [1, 2]}}\ngrace: 1s\nmetric: {{name: loss, goal: min}}\n\
              early-stop: {{rule: asha, factor: 2}}\n\
-             run: |\n  [ {{loss}} = 1 ] || {}\n  echo '{{{{\"loss\": {{loss}}}}}}' > $MUSTER_REPORT_FILE\n  {}\n",
+             run: |\n  [ {{loss}} = 1 ] || {}\n  echo '{{\"loss\": {{loss}}}}' > $MUSTER_REPORT_FILE\n  \
+             [ {{loss}} = 1 ] || {}\n",
             home.gate("second"),
             home.gate("never")
         ),
     );
     home.words("run asha.yaml").ok();
-    home.until("the first has reported", || row(&home, 1, 0).report.is_some());
+    // Its supervisor is gone: only the store has what it reported.
+    home.until("the first is done", || row(&home, 1, 0).state == JobState::Done);
     home.kill_daemon();
     home.start_daemon(None);
     home.open("second");
     home.until("the second is stopped", || {
         matches!(row(&home, 1, 1).outcome, Some(Outcome::StoppedEarly { .. }))
     });
-    assert_eq!(row(&home, 1, 0).state, JobState::Running);
-    home.words("cancel asha").ok();
+    home.words("wait asha").ok();
+}
+
+#[test]
+fn a_task_that_never_stops_reporting_can_be_cancelled() {
+    let home = Home::with_gpus(1);
+    let script = r#"yes '{"loss": 1}' > $MUSTER_REPORT_FILE"#;
+    home.muster(&["run", "--param", "a=1", "--metric", "loss=min", "--", "sh", "-c", script]).ok();
+    home.until("it reports", || row(&home, 1, 0).report.is_some_and(|report| report.step > 1));
+    home.words("cancel 1").ok();
+    home.until_state(1, JobState::Cancelled);
+}
+
+#[test]
+fn parameters_keep_their_order() {
+    let home = Home::with_gpus(1);
+    home.words("run --wait --param b=1,2 --param a=x,y -- true").ok();
+    home.write("p.csv", "z,c\n1,2\n");
+    home.write("p.yaml", "kind: sweep\nparams: p.csv\nrun: 'true'\n");
+    home.words("run --wait p.yaml").ok();
+    let list = elements(&home, 1);
+    assert_eq!(
+        (&list.params[..], &list.elements[1].values[..]),
+        (&["b", "a"].map(str::to_owned)[..], &["1", "y"].map(str::to_owned)[..])
+    );
+    let list = elements(&home, 2);
+    assert_eq!(
+        (&list.params[..], &list.elements[0].values[..]),
+        (&["z", "c"].map(str::to_owned)[..], &["1", "2"].map(str::to_owned)[..])
+    );
+    // What `run` reads, `export` reads, too.
+    let script = home.words("export slurm p.yaml").ok().stdout;
+    assert!(script.contains("MUSTER_PARAM_Z="), "{script}");
 }
 
 #[test]
@@ -179,6 +213,20 @@ fn mistakes_are_named_where_they_are() {
     refused(&sweep("array: 0-5\nrun: 'true'"), &["its indices are 0 to 1"]);
     refused("kind: sweep\nparams: {a.b: 1, a_b: 2}\nrun: 'true'", &["$MUSTER_PARAM_A_B"]);
     refused("kind: sweep\nparams: nowhere.csv\nrun: 'true'", &["nowhere.csv", "No such file"]);
+    refused(
+        &sweep("output: out/{lr}.txt\nrun: 'true'"),
+        &["`output` cannot refer to the parameter `lr`", "%a"],
+    );
+    refused(&sweep("env: {LR: '{lr}'}\nrun: 'true'"), &["`env` cannot refer"]);
+    refused(
+        "kind: sweep\nparams: [[a, a], [1, 2]]\nrun: 'true'",
+        &["two parameters are named `a`"],
+    );
+    refused("kind: sweep\nparams: [[a]]\nrun: 'true'", &["a table without rows"]);
+    refused("kind: sweep\nparams: [[], []]\nrun: 'true'", &["a row of `params` is empty"]);
+    refused("kind: sweep\nparams: [[a], [1, 2]]\nrun: 'true'", &["row 1", "the header has 1"]);
+    let said = home.words("run --param lr=log:1,2 -- true").code(2).stderr;
+    assert!(said.contains("a range has two ends"), "{said}");
     refused("kind: sweep\nparams: [{a: 1}, {b: 2}]\nrun: 'true'", &["row 2", "expected a"]);
     let many = "kind: sweep\nparams: {a: {whole: [1, 1000]}, b: {whole: [1, 1000]}}\nrun: 'true'";
     refused(many, &["1000000 combinations; at most 100000"]);

@@ -83,7 +83,7 @@ fn elements_of_a_sweep_have_their_values() {
     let text = "name: sweep\nkind: sweep\nparams: {lr: [1e-4, 3e-4], name: [\"a  b\", \"it's\"]}\ntime: 2m\n\
                 metric: {name: loss, goal: min}\n\
                 run: |\n  printf '%s|' {lr} {name} \"$MUSTER_PARAM_NAME\" {{lr}}\n  \
-                echo '{{\"loss\": 1}}' >> $MUSTER_REPORT_FILE\n";
+                echo '{\"loss\": 1}' >> $MUSTER_REPORT_FILE\n";
     let job = muster.submit(text)[0];
     assert_eq!(muster.call(&["wait", &job.to_string()]).code, 0);
     let said = |index: u32| muster.output(&["logs", &format!("{job}[{index}]")]);

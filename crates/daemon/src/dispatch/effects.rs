@@ -15,7 +15,7 @@ use crate::orders;
 use crate::store::StateStore;
 
 /// Most cached payloads: an array starts many elements with one payload. Environments are a few KiB
-/// each.
+/// each; the table of a sweep may have megabytes.
 const KEPT_PAYLOADS: usize = 64;
 
 /// Cache of payloads; evicts the oldest one.

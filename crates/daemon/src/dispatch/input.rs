@@ -87,8 +87,9 @@ pub(crate) enum Query {
     Owner(JobId, Reply<Option<OwnerAccount>>),
     /// Return one job in memory.
     Job(JobId, Reply<Option<LiveJob>>),
-    /// Return one element in memory.
+    /// Return the elements of one job in memory.
     Elements(JobId, Reply<Vec<ElementView>>),
+    /// Return one element in memory.
     Element(ElementId, Reply<Option<ElementView>>),
     /// Explain an element; `None` means the first pending element.
     Explain(JobId, Option<u32>, Reply<Explanation>),

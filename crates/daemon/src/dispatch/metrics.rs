@@ -1,5 +1,5 @@
-//! Metrics of sweeps: stores what elements report, and stops those that do too badly. The engine does not know
-//! metrics; it gets an event for each stop.
+//! Metrics of sweeps: compares what elements report, stops those that do too badly, and stores both. The engine does
+//! not know metrics; it gets an event for each stop.
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,30 @@ pub(crate) struct Comparisons {
 }
 
 impl<S: StateStore> Dispatcher<S> {
-    /// Takes the reports of a step: stores them, and makes events for the elements that stop. A report that cannot be
-    /// stored is lost, and the next one of its element takes its place.
-    pub(super) fn take_reports(&mut self, reports: Vec<(AttemptId, MetricReport)>) {
-        if reports.is_empty() {
-            return;
-        }
+    /// Compares reports; returns what to store, and the stops of elements, which belong to the step.
+    pub(super) fn compare_reports(
+        &mut self,
+        reports: Vec<(AttemptId, MetricReport)>,
+    ) -> (Vec<StoredReport>, Vec<Event>) {
         let mut stored = Vec::with_capacity(reports.len());
+        let mut stops = Vec::new();
         for (id, report) in reports {
-            match self.compare(id, report) {
+            match self.compare(id, report, &mut stops) {
                 Ok(one) => stored.extend(one),
                 Err(error) => tracing::warn!(%error, %id, "a metric could not be compared"),
             }
         }
-        if let Err(error) = self.runtime.store_mut().write_reports(&stored) {
+        (stored, stops)
+    }
+
+    /// Stores reports, after the step that has their stops: an element whose comparison was lost in a crash reports
+    /// again and is compared again. A report that cannot be stored is lost, and the next one of its element takes its
+    /// place.
+    pub(super) fn store_reports(&mut self, stored: &[StoredReport]) {
+        if stored.is_empty() {
+            return;
+        }
+        if let Err(error) = self.runtime.store_mut().write_reports(stored) {
             tracing::warn!(%error, "metrics could not be written");
         }
     }
@@ -41,27 +51,34 @@ impl<S: StateStore> Dispatcher<S> {
         &mut self,
         id: AttemptId,
         report: MetricReport,
+        stops: &mut Vec<Event>,
     ) -> Result<Option<StoredReport>, StoreError> {
-        let now = self.now();
         let Some(engine) = self.runtime.engine() else { return Ok(None) };
-        let current = engine.element(now, id.element);
-        if current.is_some_and(|element| element.attempt != id.attempt.0) {
+        // An element that has ended may have left memory: its last report counts.
+        if engine.attempt(id.element).is_some_and(|current| current != id.attempt.0) {
             return Ok(None);
         }
         let job = id.element.job;
         if !self.comparisons.by_job.contains_key(&job) {
             let standing = self.standing(job)?;
-            self.comparisons.by_job.retain(|job, _| engine_has(&self.runtime, *job));
+            let engine = self.runtime.engine();
+            let is_known = |job: JobId| engine.is_some_and(|engine| engine.job_spec(job).is_some());
+            self.comparisons.by_job.retain(|job, _| is_known(*job));
             self.comparisons.by_job.insert(job, standing);
         }
+        let index = id.element.index;
+        let mut stored =
+            StoredReport { element: id.element, report, progress: None, compared: None };
         let standing = self.comparisons.by_job.get_mut(&job).and_then(Option::as_mut);
-        let found = standing.and_then(|standing| standing.report(id.element.index, report));
-        let compared = found.as_ref().map(|found| (found.mark, found.value));
-        if let Some(why) = found.and_then(|found| found.stop) {
-            let why = why.into();
-            self.pending.push(Event::StopEarly { id, step: report.step, why });
+        if let Some(standing) = standing {
+            let found = standing.report(index, report);
+            stored.progress = standing.progress(index);
+            stored.compared = found.as_ref().map(|found| (found.mark, found.value));
+            let why = found.and_then(|found| found.stop);
+            let stop = |why: String| Event::StopEarly { id, step: report.step, why: why.into() };
+            stops.extend(why.map(stop));
         }
-        Ok(Some(StoredReport { element: id.element, report, compared }))
+        Ok(Some(stored))
     }
 
     /// Returns the comparison of a sweep as the store has it.
@@ -73,14 +90,12 @@ impl<S: StateStore> Dispatcher<S> {
         });
         let Some((rule, goal)) = terms else { return Ok(None) };
         let mut standing = Standing::new(rule, goal);
+        for (index, progress) in self.reader.progress(job)? {
+            standing.restore(index, progress);
+        }
         for stored in self.reader.marks(job)? {
-            standing.restore(stored.index, stored.mark, stored.value);
+            standing.restore_mark(stored.index, stored.mark, stored.value);
         }
         Ok(Some(standing))
     }
-}
-
-/// Returns true while a job is in memory.
-fn engine_has<S: StateStore>(runtime: &muster_runtime::Runtime<S>, job: JobId) -> bool {
-    runtime.engine().is_some_and(|engine| engine.job_spec(job).is_some())
 }

@@ -235,20 +235,23 @@ impl<S: StateStore> Dispatcher<S> {
             .and_then(|engine| engine.next_wake())
             .is_some_and(|wake| wake <= now);
         let again = self.store_failure.is_some() || !self.pending.is_empty();
-        if due || again || !inputs.causes.is_empty() {
+        let (reports, stops) = self.compare_reports(inputs.reports);
+        if due || again || !inputs.causes.is_empty() || !stops.is_empty() {
             let postponed = std::mem::take(&mut self.pending);
             let mut waiters: Vec<InputWaiter> =
                 postponed.iter().map(|_| InputWaiter::None).collect();
             waiters.extend(inputs.waiters);
-            let causes =
-                postponed.into_iter().map(Cause::Event).chain(inputs.causes).collect::<Vec<_>>();
+            waiters.extend(stops.iter().map(|_| InputWaiter::None));
+            let postponed = postponed.into_iter().map(Cause::Event);
+            let stops = stops.into_iter().map(Cause::Event);
+            let causes: Vec<Cause> = postponed.chain(inputs.causes).chain(stops).collect();
             let site_changes = causes.iter().any(changes_site);
             match self.runtime.step(now, causes) {
                 Ok(step) => self.step_done(step, waiters, site_changes),
                 Err(failure) => self.step_failed(failure, waiters),
             }
         }
-        self.take_reports(inputs.reports);
+        self.store_reports(&reports);
         for ask in inputs.asks {
             self.answer(ask);
         }

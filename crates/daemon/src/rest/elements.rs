@@ -38,8 +38,11 @@ pub(super) async fn list(
 
     // 2. What the owner sees besides.
     let may_touch = caller.may_touch(&OwnerAccount::of_view(&view));
-    let sweep = stored.and_then(|stored| stored.sweep).filter(|_| may_touch);
     let mut elements: Vec<ElementRow> = rows.into_values().collect();
+    if !may_touch {
+        elements.iter_mut().filter_map(|row| row.outcome.as_mut()).for_each(jobs::hide_reason);
+    }
+    let sweep = stored.and_then(|stored| stored.sweep).filter(|_| may_touch);
     if let Some(sweep) = &sweep {
         let reports = jobs::read(&app.reader, move |reader| reader.reports(job)).await?;
         let reports: BTreeMap<u32, MetricReport> = reports.into_iter().collect();

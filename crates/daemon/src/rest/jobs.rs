@@ -49,12 +49,14 @@ pub(super) async fn one(
         logs: Vec::new(),
         missing_output: Vec::new(),
         has_ray: false,
+        is_sweep: false,
         enforcement: daemon::enforcement(&app.backend.capabilities(), spec.as_deref()),
         now,
         job: as_seen_by(&caller, view),
     };
     if may_touch {
         detail.commands = what.as_ref().map(commands);
+        detail.is_sweep = what.as_ref().is_some_and(|what| what.sweep.is_some());
         let mut commands = what.iter().flat_map(|what| what.commands.values());
         detail.has_ray = commands.any(muster_ray::begins_cluster);
         let from =
@@ -227,12 +229,17 @@ pub(super) fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
             view.elements.iter_mut().map(|element| [&mut element.outcome, &mut element.last_end]);
         let outcomes = ends.flatten().flatten();
         for outcome in outcomes {
-            if let Outcome::StartFailed { reason, .. } = outcome {
-                *reason = "the reason is shown to its owner".into();
-            }
+            hide_reason(outcome);
         }
     }
     view
+}
+
+/// Removes from an outcome what belongs to the job's user: the error of a start, and metrics.
+pub(super) fn hide_reason(outcome: &mut Outcome) {
+    if let Outcome::StartFailed { reason: why, .. } | Outcome::StoppedEarly { why, .. } = outcome {
+        *why = "the reason is shown to its owner".into();
+    }
 }
 
 /// Returns the commands as a user would type them.

@@ -10,6 +10,7 @@ use muster_api::types::{ErrorDiagnostic, SubmitRequest, SubmitResponse, Submitte
 use muster_model::kubernetes::KubernetesOptions;
 use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
+use muster_model::sweep::Param;
 use muster_model::{JobSpec, Payload, UserName};
 use muster_runtime::{JobDraft, JobSubmission, Receipt};
 use muster_spec::{CheckedJob, Colour, Diagnostics, SubmissionSite, access};
@@ -162,6 +163,8 @@ fn draft(
     now: muster_model::Time,
 ) -> Result<JobDraft, ApiFailure> {
     let mut env: BTreeMap<String, String> = request.env.clone();
+    // Those of the sweep from inside of which it is submitted.
+    env.retain(|name, _| !name.starts_with(Param::VARIABLE));
     // A cluster has a secret of its own, not that of the Ray job from inside of which it is submitted.
     if checked.commands.values().any(muster_ray::begins_cluster) {
         env.remove(muster_ray::TOKEN);

@@ -4,6 +4,7 @@
 use muster_model::sweep::MetricReport;
 use muster_model::{ElementId, JobId};
 use muster_runtime::StoreError;
+use muster_sweep::Progress;
 use rusqlite::{Connection, Transaction, params};
 
 use super::fault::store_error;
@@ -17,6 +18,8 @@ pub struct StoredReport {
     pub element: ElementId,
     /// Newest report of the element.
     pub report: MetricReport,
+    /// Reports of the element so far; `None` for a sweep without early stops.
+    pub progress: Option<Progress>,
     /// Mark (step) at which it was compared, and the value that counts there; `None` when it was not.
     pub compared: Option<(u64, f64)>,
 }
@@ -38,13 +41,23 @@ pub(super) fn write(
     reports: &[StoredReport],
 ) -> Result<(), StoreError> {
     let transaction = connection.transaction().map_err(store_error)?;
-    for StoredReport { element, report, compared } in reports {
+    for StoredReport { element, report, progress, compared } in reports {
         let job = sql(element.job.0);
         let index = element.index;
         run(
             &transaction,
-            "INSERT OR REPLACE INTO reports (job, element, step, value) VALUES (?1, ?2, ?3, ?4)",
-            params![job, index, sql(report.step), report.value],
+            "INSERT OR REPLACE INTO reports (job, element, step, value, reports, sum, best, mark)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                job,
+                index,
+                sql(report.step),
+                report.value,
+                progress.map(|progress| sql(progress.reports)),
+                progress.map(|progress| progress.sum),
+                progress.map(|progress| progress.best),
+                progress.map(|progress| sql(progress.mark)),
+            ],
         )?;
         if let Some((mark, value)) = compared {
             run(
@@ -76,6 +89,33 @@ impl HistoryReader {
         let rows = query.query_map([sql(job.0)], |row| {
             let step = row.get::<_, i64>(1)?.unsigned_abs();
             Ok((row.get(0)?, MetricReport { step, value: row.get(2)? }))
+        });
+        rows.and_then(Iterator::collect).map_err(store_error)
+    }
+
+    /// Returns the progress of the elements of a sweep with early stops.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn progress(&self, job: JobId) -> Result<Vec<(u32, Progress)>, StoreError> {
+        let connection = self.lock();
+        let mut query = connection
+            .prepare_cached(
+                "SELECT element, step, value, reports, sum, best, mark FROM reports
+                 WHERE job = ?1 AND reports IS NOT NULL",
+            )
+            .map_err(store_error)?;
+        let rows = query.query_map([sql(job.0)], |row| {
+            let number =
+                |column| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)?.unsigned_abs());
+            let progress = Progress {
+                last: MetricReport { step: number(1)?, value: row.get(2)? },
+                reports: number(3)?,
+                sum: row.get(4)?,
+                best: row.get(5)?,
+                mark: number(6)?,
+            };
+            Ok((row.get(0)?, progress))
         });
         rows.and_then(Iterator::collect).map_err(store_error)
     }

@@ -54,9 +54,11 @@ CREATE TABLE IF NOT EXISTS unstarted (
     job INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, step INTEGER NOT NULL,
     ended INTEGER NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (job, first)
 ) STRICT, WITHOUT ROWID;
--- the newest report of each element of a sweep
+-- the newest report of each element of a sweep; with early stops also the number, sum and best of its reports, and
+-- the last step at which it was compared
 CREATE TABLE IF NOT EXISTS reports (
     job INTEGER NOT NULL, element INTEGER NOT NULL, step INTEGER NOT NULL, value REAL NOT NULL,
+    reports INTEGER, sum REAL, best REAL, mark INTEGER,
     PRIMARY KEY (job, element)
 ) STRICT, WITHOUT ROWID;
 -- values of elements of sweeps that early stops compared, each at the step `mark`

@@ -157,6 +157,7 @@ impl KubernetesScheduler {
             logs: Vec::new(),
             missing_output: Vec::new(),
             has_ray: false,
+            is_sweep: false,
             enforcement: Vec::new(),
         })
     }

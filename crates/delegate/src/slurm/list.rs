@@ -392,6 +392,7 @@ impl SlurmScheduler {
             logs: logs.iter().map(|path| path.display().to_string()).collect(),
             missing_output: Vec::new(),
             has_ray,
+            is_sweep: false,
             enforcement: Vec::new(),
         })
     }

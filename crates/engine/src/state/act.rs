@@ -45,12 +45,15 @@ impl State {
         }
     }
 
-    /// Stops an attempt of a sweep for good. Ignored when it is not the current one.
+    /// Stops an attempt of a sweep for good. Ignored when it is not the current one, or is being stopped or has
+    /// failed already: a requeue of its user and a failure count more.
     pub(super) fn stop_early(&mut self, now: Time, id: AttemptId, step: u64, why: &Arc<str>) {
         let job = id.element.job;
         let Some(ordinal) = self.jobs.ordinal_of(id.element) else { return };
         let Some(element) = self.jobs.element_mut(job, ordinal) else { return };
-        if element.phase == Phase::Active && element.attempt == id.attempt.0 {
+        let is_current = element.phase == Phase::Active && element.attempt == id.attempt.0;
+        let goes_on = element.run.as_ref().is_some_and(|run| run.fate.is_none());
+        if is_current && goes_on {
             let outcome = Outcome::StoppedEarly { step, why: Arc::clone(why) };
             self.stop(now, job, ordinal, AttemptFate::Cancelled(outcome));
         }

@@ -314,6 +314,9 @@ fn ranks(
             "[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n",
         );
     }
+    if writes_reports(source) {
+        rank.push_str("[ \"$RANK\" = 0 ] || unset MUSTER_REPORT_FILE\n");
+    }
     if let Some(checkpoint) = &source.spec.checkpoint {
         listener::functions(&mut rank, checkpoint);
     }

@@ -27,7 +27,7 @@ use crate::app::App;
 use crate::args::OutputFormat;
 use crate::exit::{Failure, INTERRUPTED, USAGE};
 use crate::facts::{FactArgs, RuleArgs, Workload};
-use crate::source;
+use crate::{points_file, source};
 
 /// Last section of the help.
 const EXAMPLES: &str = "\
@@ -293,8 +293,7 @@ fn job_facts(path: &Path, facts: &mut Facts) -> Result<Vec<(Fact, &'static str)>
     let queues = QueueTree::single();
     let queue = json!({ "queue": queues.default_queue.0 });
     let overrides = queue.as_object().cloned().unwrap_or_default();
-    let documents = muster_spec::parse(&text.source, text.file.as_deref(), &overrides)
-        .map_err(Failure::from)?;
+    let documents = points_file::parse(&text.source, text.file.as_deref(), overrides)?;
     let site = muster_spec::SubmissionSite::new("advise".into(), [], &queues);
     let checked = muster_spec::check_all(&documents, &site).map_err(Failure::from)?;
     let [job] = checked.as_slice() else {

@@ -15,7 +15,7 @@ use serde_json::Map;
 
 use crate::app::App;
 use crate::exit::Failure;
-use crate::{output_files, source};
+use crate::{output_files, points_file, source};
 
 /// Write a job for another system
 #[derive(Debug, clap::Args)]
@@ -68,8 +68,8 @@ impl FileJobs {
 impl FileArgs {
     fn read(&self) -> Result<FileJobs> {
         let text = source::read(&self.file)?;
-        let documents = muster_spec::parse(&text.source, text.file.as_deref(), &Map::new())
-            .map_err(Failure::from)?;
+        let file = text.file.as_deref();
+        let documents = points_file::parse(&text.source, file, Map::new())?;
         let queue = QueueName::from("default");
         let site = SubmissionSite::unknown(UserName::from("nobody"), &queue);
         let all = muster_spec::check_all(&documents, &site).map_err(Failure::from)?;

@@ -28,6 +28,7 @@ use crate::failures;
 use crate::follow;
 use crate::jobref::JobTarget;
 use crate::on::On;
+use crate::points_file;
 use crate::remote;
 use crate::site_file::SiteFileArgs;
 use crate::source::SourceText;
@@ -140,7 +141,7 @@ pub async fn run(app: &App, args: RunArgs) -> Result<u8> {
         documents.extend(parsed.map_err(Failure::from)?);
     }
     let file = texts.first().and_then(|text| text.file.as_deref());
-    sweep::read_points(&documents, file, &mut fields)?;
+    points_file::read_points(&documents, file, &mut fields)?;
     let names = documents.iter().filter_map(|document| document.name().map(str::to_owned));
     let names: BTreeSet<String> = names.collect();
 

@@ -1,17 +1,9 @@
-//! Sweeps from the command line: `--param lr=1e-4,3e-4` as fields of a job file, and the file of points that a job
-//! file names.
-
-use std::fs;
-use std::path::Path;
+//! Sweeps from the command line: `--param lr=1e-4,3e-4` as fields of a job file.
 
 use anyhow::Result;
-use muster_spec::ParsedJob;
 use serde_json::{Map, Value, json};
 
 use crate::exit::Failure;
-
-/// Largest file of points, in bytes: it is sent with the job.
-const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// Options of a sweep.
 #[derive(Debug, Default, clap::Args)]
@@ -49,12 +41,13 @@ impl SweepArgs {
             fields.insert("metric".to_owned(), json!({ "name": name, "goal": goal }));
         }
         if !self.param.is_empty() {
-            let mut params = Map::new();
+            // A list keeps the order, which counts the points.
+            let mut params = Vec::new();
             for param in &self.param {
                 let (name, values) = pair("--param", param, "NAME=VALUES, such as lr=1e-4,3e-4")?;
-                params.insert(name.to_owned(), self::values(values));
+                params.push(json!({ name: self::values(param, values)? }));
             }
-            fields.insert("params".to_owned(), Value::Object(params));
+            fields.insert("params".to_owned(), Value::Array(params));
             fields.insert("kind".to_owned(), json!("sweep"));
         }
         Ok(fields)
@@ -67,39 +60,16 @@ fn pair<'a>(option: &str, text: &'a str, form: &str) -> Result<(&'a str, &'a str
 }
 
 /// Returns values as a job file has them: a list, or a range `log:1e-5:1e-2`.
-fn values(text: &str) -> Value {
+fn values(param: &str, text: &str) -> Result<Value, Failure> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts.as_slice() {
-        [range @ ("log" | "uniform" | "whole"), low, high] => json!({ *range: [low, high] }),
-        _ => json!(text.split(',').map(str::trim).collect::<Vec<_>>()),
+        [range @ ("log" | "uniform" | "whole"), low, high] => Ok(json!({ *range: [low, high] })),
+        [range @ ("log" | "uniform" | "whole"), ..] => {
+            Err(Failure::usage(format!("`--param {param}` has no range"))
+                .hint(format!("a range has two ends: {range}:1:10")))
+        }
+        _ => Ok(json!(text.split(',').map(str::trim).collect::<Vec<_>>())),
     }
-}
-
-/// Adds the points of the file that a job file names in `params` to the fields. Without one, changes nothing.
-pub fn read_points(
-    documents: &[ParsedJob],
-    job_file: Option<&str>,
-    fields: &mut Map<String, Value>,
-) -> Result<()> {
-    let Some(named) = documents.iter().find_map(ParsedJob::params_file) else {
-        return Ok(());
-    };
-    if documents.len() > 1 {
-        return Err(Failure::usage(format!("the parameters in `{named}` cannot be read"))
-            .hint("a file of parameters needs a job file with one job, submitted alone")
-            .into());
-    }
-    let folder = job_file.map(Path::new).and_then(Path::parent).unwrap_or(Path::new(""));
-    let path = folder.join(named);
-    let refused = |why: String| Failure::usage(format!("{}: {why}", path.display()));
-    let size = fs::metadata(&path).map_err(|error| refused(error.to_string()))?.len();
-    if size > MAX_FILE_BYTES {
-        return Err(refused(format!("{size} bytes; at most {MAX_FILE_BYTES}")).into());
-    }
-    let text = fs::read_to_string(&path).map_err(|error| refused(error.to_string()))?;
-    let rows = muster_spec::read_table(&text).map_err(|error| refused(error.to_string()))?;
-    fields.insert("params".to_owned(), rows);
-    Ok(())
 }
 
 #[cfg(test)]
@@ -134,7 +104,7 @@ mod tests {
         ];
         let expected = json!({
             "kind": "sweep",
-            "params": { "lr": { "log": ["1e-5", "1e-2"] }, "opt": ["adam", "sgd"], "url": ["a:b"] },
+            "params": [{ "lr": { "log": ["1e-5", "1e-2"] } }, { "opt": ["adam", "sgd"] }, { "url": ["a:b"] }],
             "samples": "20",
             "metric": { "name": "loss", "goal": "min" },
         });
@@ -144,7 +114,9 @@ mod tests {
 
     #[test]
     fn what_has_no_values_is_refused() {
-        for args in [["--param", "lr"], ["--param", "=1"], ["--metric", "loss"]] {
+        for args in
+            [["--param", "lr"], ["--param", "=1"], ["--metric", "loss"], ["--param", "lr=log:1,2"]]
+        {
             assert!(fields(&args).is_err(), "{args:?}");
         }
     }

@@ -3,28 +3,32 @@
 use anyhow::Result;
 use muster_api::Client;
 use muster_api::types::ElementList;
-use muster_model::view::{JobState, JobView};
+use muster_model::view::JobState;
 use muster_report::elements::{ElementOrder, ElementTable, elements, sort};
 
 use super::ShowArgs;
 use crate::app::App;
 use crate::exit::Failure;
+use crate::jobref::JobTarget;
 
 /// Most elements that are shown without `--all`.
 const MOST: usize = 20;
 
-/// Prints the table: of a sweep all elements; of an array those that failed, unless all are asked for.
-pub async fn print(app: &App, client: &Client, args: &ShowArgs, job: &JobView) -> Result<()> {
-    let list = match client.elements(job.job).await {
+/// Prints the table: of a sweep all elements; of an array those that failed, unless all are asked for; of one element
+/// its own line.
+pub async fn print(app: &App, client: &Client, args: &ShowArgs, target: JobTarget) -> Result<()> {
+    let is_asked = args.elements || args.all || args.sort.is_some();
+    let list = match client.elements(target.job).await {
         Ok(list) => list,
         // The sheet is complete without them.
-        Err(_) if !args.elements => return Ok(()),
+        Err(_) if !is_asked => return Ok(()),
         Err(error) => return Err(Failure::from(error).into()),
     };
     let order = order(args.sort.as_deref(), &list)?;
     let ElementList { now, params, metric, elements: mut rows } = list;
     sort(&mut rows, &order);
-    if params.is_empty() && !args.elements {
+    rows.retain(|row| target.index.is_none_or(|wanted| wanted == row.index));
+    if params.is_empty() && !is_asked {
         rows.retain(|row| row.state == JobState::Failed);
     }
     let most = if args.all { usize::MAX } else { MOST };

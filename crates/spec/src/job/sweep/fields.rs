@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use muster_model::sweep::Goal;
+use muster_model::sweep::{Goal, Param};
 use muster_sweep::Distribution;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
@@ -28,8 +28,8 @@ const MAX_VALUE_BYTES: usize = 4096;
 pub(crate) enum Params {
     /// Each with the values that it may have.
     Named(Vec<NamedParam>),
-    /// Values that belong together, row by row.
-    Rows(Vec<Vec<(Arc<str>, Arc<str>)>>),
+    /// Values that belong together: one column for each parameter, all of one length.
+    Rows(Vec<Param>),
     /// Path of a file with such rows, which the client reads.
     File(String),
 }
@@ -65,8 +65,8 @@ impl Field for Params {
                 Self::Named(entries.iter().filter_map(|entry| named(entry, problems)).collect())
             }
             Value::List(items) if !items.is_empty() => {
-                at_most(MAX_VALUES, items.len(), "rows", node.place, problems)?;
-                Self::Rows(items.iter().filter_map(|item| row(item, problems)).collect())
+                at_most(MAX_VALUES + 1, items.len(), "rows", node.place, problems)?;
+                list(node, items, problems)?
             }
             Value::Map(_) | Value::List(_) => {
                 problems.add(
@@ -102,20 +102,100 @@ fn at_most(
     Some(())
 }
 
-fn row(node: &Node, problems: &mut Problems) -> Option<Vec<(Arc<str>, Arc<str>)>> {
+/// Reads a list, of which the first item says what it is: parameters in order (`- lr: [1e-4, 3e-4]`), rows
+/// (`- {lr: 1e-4}`), or a table with its header as the first row, which is how files are sent.
+fn list(node: &Node, items: &[Node], problems: &mut Problems) -> Option<Params> {
+    let is_single = |entry: &YamlEntry| matches!(entry.node.value, Value::Scalar(_));
+    match items.first().map(|first| &first.value) {
+        Some(Value::List(_)) => table(node, items, problems).map(Params::Rows),
+        Some(Value::Map(entries)) if !entries.is_empty() && !entries.iter().all(is_single) => {
+            let mut named = Vec::new();
+            for item in items {
+                let entries = entries_of(item, problems)?;
+                named.extend(entries.iter().filter_map(|entry| self::named(entry, problems)));
+            }
+            Some(Params::Named(named))
+        }
+        _ => rows(node, items, problems).map(Params::Rows),
+    }
+}
+
+fn entries_of<'a>(node: &'a Node, problems: &mut Problems) -> Option<&'a [YamlEntry]> {
     let Value::Map(entries) = &node.value else {
         problems.add(wrong_kind(node, "params", "a list of mappings, such as `- {lr: 1e-4}`"));
         return None;
     };
-    let value = |entry: &YamlEntry, problems: &mut Problems| {
-        Some((checked_name(entry, problems)?, value(&entry.node, &entry.key, problems)?))
-    };
-    let found: Vec<_> = entries.iter().filter_map(|entry| value(entry, problems)).collect();
-    (found.len() == entries.len()).then_some(found)
+    Some(entries)
+}
+
+/// Reads rows that name their values; all have the same parameters, in any order.
+fn rows(node: &Node, items: &[Node], problems: &mut Problems) -> Option<Vec<Param>> {
+    let first = entries_of(items.first()?, problems)?;
+    let mut params = Vec::new();
+    for entry in first {
+        let name = checked_name(&entry.key, entry.key_place, problems)?;
+        params.push(Param { name, values: Vec::new() });
+    }
+    if params.is_empty() {
+        let label = "expected a parameter, such as `{lr: 1e-4}`";
+        problems.add(Problem::new("`params` has rows without parameters").at(node.place, label));
+        return None;
+    }
+    for (number, item) in (1..).zip(items) {
+        let entries = entries_of(item, problems)?;
+        for param in &mut params {
+            let entry = entries.iter().find(|entry| entry.key == *param.name);
+            let Some(entry) = entry.filter(|_| entries.len() == first.len()) else {
+                let names: Vec<&str> = first.iter().map(|entry| entry.key.as_str()).collect();
+                let message =
+                    format!("row {number} of `params` has other parameters than the first");
+                let label = format!("expected {}", names.join(", "));
+                problems.add(Problem::new(message).at(item.place, label));
+                return None;
+            };
+            param.values.push(value(&entry.node, &entry.key, problems)?);
+        }
+    }
+    Some(params)
+}
+
+/// Reads a table: a header, then at least one row of as many values.
+fn table(node: &Node, items: &[Node], problems: &mut Problems) -> Option<Vec<Param>> {
+    let mut params: Vec<Param> = Vec::new();
+    if items.len() < 2 {
+        let label = "expected a header and at least one row";
+        problems.add(Problem::new("`params` is a table without rows").at(node.place, label));
+        return None;
+    }
+    for (number, item) in (0..).zip(items) {
+        let fields = crate::field::items(item, "params", problems)?;
+        if fields.is_empty() {
+            problems
+                .add(Problem::new("a row of `params` is empty").at(item.place, "expected values"));
+            return None;
+        }
+        if number > 0 && fields.len() != params.len() {
+            let message = format!("row {number} of `params` has {} values", fields.len());
+            let label = format!("the header has {}", params.len());
+            problems.add(Problem::new(message).at(item.place, label));
+            return None;
+        }
+        for (position, field) in fields.iter().enumerate() {
+            let text = value(field, "params", problems)?;
+            match params.get_mut(position).filter(|_| number > 0) {
+                Some(param) => param.values.push(text),
+                None => {
+                    let name = checked_name(&text, field.place, problems)?;
+                    params.push(Param { name, values: Vec::new() });
+                }
+            }
+        }
+    }
+    Some(params)
 }
 
 fn named(entry: &YamlEntry, problems: &mut Problems) -> Option<NamedParam> {
-    let name = checked_name(entry, problems)?;
+    let name = checked_name(&entry.key, entry.key_place, problems)?;
     let key = entry.key.as_str();
     let values = match &entry.node.value {
         Value::List(items) if !items.is_empty() => {
@@ -201,8 +281,7 @@ fn finite(text: &str) -> Result<f64, Malformed> {
     })
 }
 
-fn checked_name(entry: &YamlEntry, problems: &mut Problems) -> Option<Arc<str>> {
-    let name = entry.key.as_str();
+fn checked_name(name: &str, place: Place, problems: &mut Problems) -> Option<Arc<str>> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(is_letter)
@@ -210,10 +289,10 @@ fn checked_name(entry: &YamlEntry, problems: &mut Problems) -> Option<Arc<str>> 
     if is_name {
         return Some(name.into());
     }
-    problems.add(Problem::new(format!("{} cannot name a parameter", show(name))).at(
-        entry.key_place,
-        "expected a letter, then at most 63 letters, digits, `.`, `_` or `-`",
-    ));
+    problems.add(
+        Problem::new(format!("{} cannot name a parameter", show(name)))
+            .at(place, "expected a letter, then at most 63 letters, digits, `.`, `_` or `-`"),
+    );
     None
 }
 

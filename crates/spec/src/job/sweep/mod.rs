@@ -23,6 +23,8 @@ use crate::job::shape::contradiction;
 use crate::quantity::MAX_ELEMENTS;
 use crate::suggest::nearest;
 
+/// Most values that are drawn: they are stored with the job, about 10 bytes each.
+const MAX_DRAWN: usize = 1_000_000;
 /// Default factor of successive halving, as in the paper's experiments (Li et al. 2020, section 5).
 const DEFAULT_FACTOR: u32 = 4;
 /// Default number of other elements that the median rule needs.
@@ -50,6 +52,7 @@ pub(super) fn of_job(
     let (params, points) = points(written, job, problems)?;
     check_names(&params, written, problems);
     check_references(&params, job, problems);
+    check_other_fields(&params, job, problems);
     let metric = job.metric.as_ref().and_then(|metric| self::metric(metric, job, problems));
     let early_stop = early_stop(job, problems);
     let sweep = Sweep { params, points, metric, early_stop };
@@ -78,15 +81,14 @@ fn points(
                     );
                 }
             }
-            return table::columns(rows, written.place, problems)
-                .map(|found| (found, Points::Rows));
+            return Some((rows.clone(), Points::Rows));
         }
         Params::File(path) => {
             problems.add(
                 Problem::new(format!("the parameters in {} were not read", show(path)))
                     .at(
                         written.place,
-                        "`muster run` reads the file that a job file with one job names",
+                        "only the command line reads files, and for one job at a time",
                     )
                     .hint("write the rows here: `params: [{lr: 1e-4}, {lr: 3e-4}]`".to_owned()),
             );
@@ -96,6 +98,12 @@ fn points(
     let Some(samples) = &job.samples else { return grid(named, job, problems) };
     let seed = job.seed.as_ref().map_or(0, |seed| seed.value.0 as u64);
     let count = samples.value.0 as u32;
+    let drawn = named.len() * count as usize;
+    if drawn > MAX_DRAWN {
+        let label = format!("{drawn} values of all parameters; at most {MAX_DRAWN}");
+        problems.add(Problem::new("`samples` is too large").at(samples.place, label));
+        return None;
+    }
     let param = |(position, param): (u64, &NamedParam)| Param {
         name: Arc::clone(&param.name),
         values: draw(&param.values, count, seed, position),
@@ -147,10 +155,12 @@ fn check_names(params: &[Param], written: &Located<Params>, problems: &mut Probl
     for param in params {
         let variable = param.variable();
         if let Some(other) = seen.get(&variable) {
-            problems.add(
-                Problem::new(format!("{} and {} are too alike", show(other), show(&param.name)))
-                    .at(written.key, format!("both would be ${variable}")),
-            );
+            let message = match param.name.as_ref() {
+                name if name == *other => format!("two parameters are named {}", show(name)),
+                name => format!("{} and {} are too alike", show(other), show(name)),
+            };
+            let label = format!("both would be ${variable}");
+            problems.add(Problem::new(message).at(written.key, label));
         }
         seen.insert(variable, &param.name);
     }
@@ -178,6 +188,29 @@ fn check_references(params: &[Param], job: &JobDocument, problems: &mut Problems
             problems
                 .add(problem.at(program.place, format!("this refers to `{{{name}}}`")).hint(hint));
         }
+    }
+}
+
+/// Refuses references in fields where they are not replaced.
+fn check_other_fields(params: &[Param], job: &JobDocument, problems: &mut Problems) {
+    let texts = [("output", &job.output), ("error", &job.error), ("workdir", &job.workdir)];
+    let texts = texts.into_iter().filter_map(|(field, text)| {
+        let text = text.as_ref()?;
+        Some((field, text.value.0.as_str(), text.place))
+    });
+    let env = job.env.iter().flat_map(|env| &env.value.0);
+    let texts = texts.chain(env.map(|item| ("env", item.value.0.as_str(), item.place)));
+    for (field, text, place) in texts {
+        let is_param = |name: &str| params.iter().any(|param| param.name.as_ref() == name);
+        let found = references(text).into_iter().find(|reference| is_param(reference.name));
+        let Some(reference) = found else { continue };
+        let hint = match field {
+            "output" | "error" => "`%a` is the index of the element: `runs/%a.log`",
+            _ => "the program finds its values in variables: `$MUSTER_PARAM_LR` for `lr`",
+        };
+        let message = format!("`{field}` cannot refer to the parameter {}", show(reference.name));
+        let problem = Problem::new(message).at(place, "only `run` can");
+        problems.add(problem.hint(hint.to_owned()));
     }
 }
 

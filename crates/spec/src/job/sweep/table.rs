@@ -1,73 +1,38 @@
-//! Points as a table: rows in a job file, or a file of them.
-
-use std::sync::Arc;
+//! Files of points: tables and rows in JSON, as `params` of a job file.
 
 use csv_core::{ReadFieldResult, Reader};
-use muster_model::sweep::Param;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::fields::MAX_VALUES;
-use crate::diagnostic::{Problem, Problems};
-use crate::source::Place;
 
 /// A file of points that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadTable(String);
 
-/// Converts rows to columns; all rows have the same parameters, in any order.
-pub(super) fn columns(
-    rows: &[Vec<(Arc<str>, Arc<str>)>],
-    place: Place,
-    problems: &mut Problems,
-) -> Option<Vec<Param>> {
-    let first = rows.first()?;
-    let mut params: Vec<Param> = first
-        .iter()
-        .map(|(name, _)| Param { name: Arc::clone(name), values: Vec::new() })
-        .collect();
-    for (number, row) in (1..).zip(rows) {
-        for param in &mut params {
-            let value = row.iter().find(|(name, _)| *name == param.name);
-            let Some((_, value)) = value.filter(|_| row.len() == first.len()) else {
-                let names: Vec<&str> = first.iter().map(|(name, _)| name.as_ref()).collect();
-                problems.add(
-                    Problem::new(format!(
-                        "row {number} of `params` has other parameters than the first"
-                    ))
-                    .at(place, format!("expected {}", names.join(", "))),
-                );
-                return None;
-            };
-            param.values.push(Arc::clone(value));
-        }
-    }
-    if params.is_empty() {
-        problems.add(
-            Problem::new("`params` has rows without parameters").at(place, "expected `{lr: 1e-4}`"),
-        );
-        return None;
-    }
-    Some(params)
-}
-
-/// Converts a file of points to the rows of `params`: a table with a header in CSV, or objects in JSON, as a list
-/// or one per line.
+/// Converts a file of points to `params` of a job file: a table with a header in CSV, or objects in JSON, as a list or
+/// one per line. A table stays a list of lists, so that its columns keep their order.
 ///
 /// # Errors
-/// The text is neither, or has no row.
+/// The text is neither, has no row, or more than a job may have.
 pub fn read_table(text: &str) -> Result<Json, BadTable> {
     let text = text.trim_start_matches('\u{feff}');
     let rows = match text.trim_start().chars().next() {
         Some('[') => serde_json::from_str(text).map_err(|error| BadTable(error.to_string()))?,
         Some('{') => lines(text)?,
-        Some(_) => csv(text)?,
+        Some(_) => return csv(text),
         None => Vec::new(),
     };
-    match rows.len() {
+    checked(rows.len())?;
+    Ok(Json::Array(rows))
+}
+
+/// Refuses a number of rows that no job may have.
+fn checked(rows: usize) -> Result<(), BadTable> {
+    match rows {
         0 => Err(BadTable("it has no row".to_owned())),
         count if count > MAX_VALUES => Err(BadTable(format!("{count} rows; at most {MAX_VALUES}"))),
-        _ => Ok(Json::Array(rows)),
+        _ => Ok(()),
     }
 }
 
@@ -79,21 +44,19 @@ fn lines(text: &str) -> Result<Vec<Json>, BadTable> {
     lines.map(row).collect()
 }
 
-fn csv(text: &str) -> Result<Vec<Json>, BadTable> {
-    let mut records = records(text).into_iter();
-    let header = records.next().unwrap_or_default();
-    let row = |(number, fields): (usize, Vec<String>)| {
-        if fields.len() != header.len() {
-            let wanted = header.len();
-            let found = fields.len();
-            return Err(BadTable(format!(
-                "row {number} has {found} fields, and the header {wanted}"
-            )));
-        }
-        let pair = |(name, value): (&String, String)| (name.trim().to_owned(), Json::String(value));
-        Ok(Json::Object(header.iter().zip(fields).map(pair).collect::<Map<String, Json>>()))
-    };
-    (1..).zip(records).map(row).collect()
+fn csv(text: &str) -> Result<Json, BadTable> {
+    let records = records(text);
+    checked(records.len().saturating_sub(1))?;
+    let wanted = records.first().map_or(0, Vec::len);
+    for (number, fields) in records.iter().enumerate().filter(|(_, fields)| fields.len() != wanted)
+    {
+        let found = fields.len();
+        return Err(BadTable(format!("row {number} has {found} fields, and the header {wanted}")));
+    }
+    Ok(records
+        .into_iter()
+        .map(|fields| fields.into_iter().map(Json::String).collect::<Json>())
+        .collect())
 }
 
 /// Splits a table into the fields of its records; empty lines are none.
@@ -130,9 +93,10 @@ mod tests {
 
     #[test]
     fn tables_and_objects_are_rows() {
+        let expected = json!([["name", "lr"], ["a, b", "1e-4"], ["c", "3e-4"]]);
+        assert_eq!(read_table("name, lr\n\"a, b\",1e-4\n\nc,3e-4\n").unwrap(), expected);
+        assert_eq!(read_table("\u{feff}name,lr\r\n\"a, b\",1e-4\r\nc,3e-4").unwrap(), expected);
         let expected = json!([{ "lr": "1e-4", "name": "a, b" }, { "lr": "3e-4", "name": "c" }]);
-        assert_eq!(read_table("lr, name\n1e-4,\"a, b\"\n\n3e-4,c\n").unwrap(), expected);
-        assert_eq!(read_table("\u{feff}lr,name\r\n1e-4,\"a, b\"\r\n3e-4,c").unwrap(), expected);
         let lines = "{\"lr\": \"1e-4\", \"name\": \"a, b\"}\n{\"lr\": \"3e-4\", \"name\": \"c\"}\n";
         assert_eq!(read_table(lines).unwrap(), expected);
         assert_eq!(read_table(&expected.to_string()).unwrap(), expected);
