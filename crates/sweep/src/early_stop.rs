@@ -23,9 +23,9 @@ pub struct Standing {
 /// Reports of one element since it began, or began again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Newest report.
+    /// Step and value that came last.
     pub last: MetricReport,
-    /// Number of reports.
+    /// How many there were: what divides the sum.
     pub reports: u64,
     /// Sum of their values.
     pub sum: f64,

@@ -227,7 +227,7 @@ fn named(entry: &YamlEntry, problems: &mut Problems) -> Option<NamedParam> {
     Some(NamedParam { name, place: entry.key_place, values })
 }
 
-/// Kinds of ranges.
+/// Words that begin a range, each with two numbers behind it.
 const RANGES: [&str; 3] = ["uniform", "log", "whole"];
 
 fn no_range(node: &Node, name: &str) -> Problem {
