@@ -48,9 +48,8 @@ fn csv(text: &str) -> Result<Json, BadTable> {
     let records = records(text);
     checked(records.len().saturating_sub(1))?;
     let wanted = records.first().map_or(0, Vec::len);
-    for (number, fields) in records.iter().enumerate().filter(|(_, fields)| fields.len() != wanted)
-    {
-        let found = fields.len();
+    let mut lengths = records.iter().map(Vec::len).enumerate();
+    if let Some((number, found)) = lengths.find(|(_, length)| *length != wanted) {
         return Err(BadTable(format!("row {number} has {found} fields, and the header {wanted}")));
     }
     Ok(records
