@@ -113,12 +113,17 @@ fn sections() -> Vec<Section> {
         Section {
             title: "Answers to needs of a site",
             about: "One line per need that the site states or that its mix implies; of the lines of one need, the first whose condition holds.",
-            entries: site::ANSWERS.iter().map(need_answer).collect(),
+            entries: site::ANSWERS.iter().map(need_answer).chain([shared_on_amd()]).collect(),
         },
         Section {
             title: "Staying with a product",
             about: "Shown for each product under `people.operates` that is not a control plane by itself.",
             entries: rules(site::STAYING),
+        },
+        Section {
+            title: "Operating a site",
+            about: "Shown under `operate`, beside the staff that the control plane needs.",
+            entries: vec![staff_estimate()],
         },
         Section {
             title: "A site's own numbers",
@@ -129,11 +134,34 @@ fn sections() -> Vec<Section> {
 }
 
 fn need_answer(answer: &'static site::NeedAnswer) -> PageEntry {
+    need_answer_when(answer, &answer.when)
+}
+
+fn need_answer_when(answer: &'static site::NeedAnswer, when: &dyn Display) -> PageEntry {
     let mut body = String::new();
     put(&mut body, format_args!("{}.\n\n", capital(answer.sentence)));
     line(&mut body, "need", answer.need);
-    line(&mut body, "when", answer.when);
+    line(&mut body, "when", when);
     PageEntry { id: answer.id, body }
+}
+
+/// Returns the answer that depends on GPU models.
+fn shared_on_amd() -> PageEntry {
+    need_answer_when(
+        &site::SHARED_ON_AMD,
+        &"every model under `fleet.models` is AMD's and has partitions; it comes first",
+    )
+}
+
+/// Returns the entry of the staff that grows with nodes and users.
+fn staff_estimate() -> PageEntry {
+    let mut body = String::from(
+        "Faults and upgrades of nodes and questions of users take people, beside those of the control plane.\n\n",
+    );
+    line(&mut body, "formula", site::staff_formula());
+    line(&mut body, "unit", "full-time people, as in `people.platform-fte`");
+    line(&mut body, "source", "an assumption of Muster, without data; measure your own");
+    PageEntry { id: "staff-estimate", body }
 }
 
 fn rules(rules: &'static [Rule]) -> Vec<PageEntry> {

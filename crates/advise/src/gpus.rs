@@ -161,6 +161,12 @@ pub(crate) fn are_amd(models: &[GpuModel]) -> bool {
     !models.is_empty() && models.iter().all(|model| find(model).is_some_and(Gpu::is_amd))
 }
 
+/// Returns true if every model is AMD's and has compute partitions; false for an empty list.
+pub(crate) fn are_partitioned_amd(models: &[GpuModel]) -> bool {
+    are_amd(models)
+        && models.iter().all(|model| find(model).is_some_and(|gpu| gpu.amd_partitions > 0))
+}
+
 /// Returns true if a model can be partitioned into slices with memory and faults of their own
 /// (MIG); `None` for an unknown model.
 #[must_use]

@@ -76,7 +76,7 @@ fn a_pure_inference_platform_has_no_batch_scheduler() {
 fn without_a_scheduler_there_is_nothing_to_operate() {
     let advice = ask(&[(Fact::FleetGpus, 8), (Fact::Users, 4), (Fact::Talk, 1)]);
     assert_eq!(advice.advice.label.primary, ControlPlane::None);
-    assert!(advice.operations.staff.starts_with("none: the users"));
+    assert!(advice.operations.staff.starts_with("nobody; the users"));
     assert!(advice.operations.components.contains(&"tmux"));
     assert!(advice.operations.breaks_first.contains("agreement"));
 }

@@ -1,11 +1,15 @@
 //! Answers to the needs that a site states: one sentence each, so that nothing that was asked is missing
 //! from the shortest answer. They follow from the finished decision and change nothing.
 
-use muster_model::advice::{AskedNeed, ControlPlane, Fact};
+use muster_model::GpuModel;
+use muster_model::advice::{AskedNeed, ControlPlane, Fact, Threshold};
 
 use crate::case::FactsCase;
-use crate::condition::Condition::{self, All, Always, Any, Chosen, Gang, Is};
-use crate::site::terms::{NOTHING, ON_KUBERNETES, POOL, PYTHON, RUNAI, SLURM};
+use crate::condition::Condition::{self, All, Always, Any, Below, Chosen, Gang, Is};
+use crate::gpus;
+use crate::site::terms::{
+    KUBEFLOW, MULTIKUEUE, NOTHING, ON_KUBERNETES, POOL, PYTHON, QUEUED, RUNAI, SLURM, SUBSTRATE,
+};
 
 const RAY: Condition = Chosen(&[ControlPlane::Ray]);
 
@@ -54,10 +58,22 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "notebooks: on the host of Ray; Ray hands out none",
     ),
     answer(
+        "asked-notebooks-alone",
+        Fact::Notebooks,
+        All(&[NOTHING, Below(Threshold::SharedUsers)]),
+        "notebooks: `muster run --time 4h`, so that a forgotten one gives its GPU back",
+    ),
+    answer(
         "asked-notebooks-none",
         Fact::Notebooks,
         NOTHING,
         "notebooks: `muster run --time 4h`, on GPUs that the conventions name",
+    ),
+    answer(
+        "asked-vllm-substrate",
+        Fact::Vllm,
+        All(&[SLURM, SUBSTRATE]),
+        "vLLM: Deployments on the same Kubernetes, on nodes that Slurm does not hold",
     ),
     answer(
         "asked-vllm-pool",
@@ -85,6 +101,12 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "vLLM: `kind: service` of `muster run`, or systemd, on reserved GPUs",
     ),
     answer(
+        "asked-services-substrate",
+        Fact::Services,
+        All(&[SLURM, SUBSTRATE]),
+        "services: Deployments on the same Kubernetes, on nodes that Slurm does not hold",
+    ),
+    answer(
         "asked-services-pool",
         Fact::Services,
         POOL,
@@ -94,7 +116,7 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "asked-services-slurm",
         Fact::Services,
         SLURM,
-        "services: long jobs on a partition of their own; Slurm does not restart them",
+        "services: long jobs on a partition of their own; restarted only after a node fails",
     ),
     answer(
         "asked-services-kubernetes",
@@ -118,7 +140,7 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "asked-autoscaling-kubernetes",
         Fact::Autoscaling,
         Any(&[ON_KUBERNETES, POOL]),
-        "autoscaling: KServe or Ray Serve scales replicas by queue depth",
+        "autoscaling: KServe or Ray Serve scales replicas by requests in flight",
     ),
     answer(
         "asked-autoscaling-other",
@@ -151,6 +173,12 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "Ray: yes, as a library that is started for the run",
     ),
     answer(
+        "asked-ray-keeps",
+        Fact::Ray,
+        All(&[Is(Fact::OperatesRay), Is(Fact::Works)]),
+        "Ray: keep what runs; no stated work needs more of it",
+    ),
+    answer(
         "asked-ray-not-yet",
         Fact::Ray,
         Is(Fact::Works),
@@ -163,16 +191,53 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "Ray: no; add it when users write actors, search or reinforcement learning",
     ),
     answer(
+        "asked-rl-slurm",
+        Fact::Rl,
+        SLURM,
+        "reinforcement learning: Ray inside one Slurm allocation",
+    ),
+    answer(
+        "asked-rl-gang",
+        Fact::Rl,
+        All(&[ON_KUBERNETES, Gang]),
+        "reinforcement learning: a RayJob of KubeRay, all pods or none",
+    ),
+    answer(
+        "asked-rl-kubernetes",
+        Fact::Rl,
+        ON_KUBERNETES,
+        "reinforcement learning: a RayJob of KubeRay",
+    ),
+    answer("asked-rl-ray", Fact::Rl, RAY, "reinforcement learning: Ray, which owns the nodes here"),
+    answer(
         "asked-rl",
         Fact::Rl,
         Always,
-        "reinforcement learning: Ray, started whole, inside what owns the nodes",
+        "reinforcement learning: Ray, started by hand on the agreed GPUs",
+    ),
+    answer(
+        "asked-distributed-python-slurm",
+        Fact::DistributedPython,
+        SLURM,
+        "distributed Python: Ray inside one Slurm allocation",
+    ),
+    answer(
+        "asked-distributed-python-kubernetes",
+        Fact::DistributedPython,
+        ON_KUBERNETES,
+        "distributed Python: a RayJob of KubeRay",
+    ),
+    answer(
+        "asked-distributed-python-ray",
+        Fact::DistributedPython,
+        RAY,
+        "distributed Python: Ray, which owns the nodes here",
     ),
     answer(
         "asked-distributed-python",
         Fact::DistributedPython,
         Always,
-        "distributed Python: Ray, as a workload of what owns the nodes",
+        "distributed Python: Ray, started by hand on the agreed GPUs",
     ),
     answer(
         "asked-sweeps-slurm",
@@ -199,16 +264,29 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "training: srun starts torchrun on every node of one allocation",
     ),
     answer(
+        "asked-training-runai",
+        Fact::Training,
+        RUNAI,
+        "training: workloads of a Run:ai project",
+    ),
+    answer(
         "asked-training-gang",
         Fact::Training,
         All(&[ON_KUBERNETES, Gang]),
         "training: PyTorch jobs behind the gang scheduler, all pods or none",
     ),
     answer(
+        "asked-training-kubeflow",
+        Fact::Training,
+        KUBEFLOW,
+        "training: a Job, or a TrainJob of Kubeflow Trainer, that Kueue admits",
+    ),
+    answer("asked-training-queued", Fact::Training, QUEUED, "training: a Job that Kueue admits"),
+    answer(
         "asked-training-kubernetes",
         Fact::Training,
         ON_KUBERNETES,
-        "training: a Job, or a TrainJob of Kubeflow Trainer, that Kueue admits",
+        "training: a Job; the default scheduler keeps no queue",
     ),
     answer("asked-training-ray", Fact::Training, RAY, "training: Ray Train"),
     answer(
@@ -224,10 +302,16 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "DeepSpeed: started by srun; its own ssh launcher is not needed",
     ),
     answer(
+        "asked-deepspeed-kubeflow",
+        Fact::Deepspeed,
+        KUBEFLOW,
+        "DeepSpeed: the deepspeed runtime of Kubeflow Trainer, or torchrun in the pods",
+    ),
+    answer(
         "asked-deepspeed-kubernetes",
         Fact::Deepspeed,
         ON_KUBERNETES,
-        "DeepSpeed: the deepspeed runtime of Kubeflow Trainer, or torchrun in the pods",
+        "DeepSpeed: torchrun in the pods; its own ssh launcher is not needed",
     ),
     answer(
         "asked-deepspeed-other",
@@ -242,10 +326,22 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "Spark: on a cluster of its own; GPU work then reads what Spark wrote",
     ),
     answer(
+        "asked-spark-runai",
+        Fact::Spark,
+        RUNAI,
+        "Spark: Spark Operator, on CPU nodes; its GPU work through Run:ai",
+    ),
+    answer(
+        "asked-spark-queued",
+        Fact::Spark,
+        QUEUED,
+        "Spark: Spark Operator, its pods queued by Kueue; executors on CPU nodes",
+    ),
+    answer(
         "asked-spark-kubernetes",
         Fact::Spark,
         ON_KUBERNETES,
-        "Spark: Spark Operator, its pods queued by Kueue; executors on CPU nodes",
+        "Spark: Spark Operator; executors on CPU nodes",
     ),
     answer(
         "asked-spark-other",
@@ -260,10 +356,22 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "batch: job scripts and arrays, queued and backfilled",
     ),
     answer(
+        "asked-batch-runai",
+        Fact::Batch,
+        RUNAI,
+        "batch: workloads of a Run:ai project, queued by its quota",
+    ),
+    answer(
+        "asked-batch-queued",
+        Fact::Batch,
+        QUEUED,
+        "batch: Jobs, admitted by Kueue where several teams share",
+    ),
+    answer(
         "asked-batch-kubernetes",
         Fact::Batch,
         ON_KUBERNETES,
-        "batch: Jobs, admitted by Kueue where several teams share",
+        "batch: Jobs; the default scheduler keeps no queue",
     ),
     answer(
         "asked-batch-other",
@@ -275,8 +383,14 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
     answer(
         "asked-mpi-kubernetes",
         Fact::Mpi,
-        ON_KUBERNETES,
+        All(&[ON_KUBERNETES, Gang]),
         "MPI: MPI Operator behind the gang scheduler; harder than srun",
+    ),
+    answer(
+        "asked-mpi-one-node",
+        Fact::Mpi,
+        ON_KUBERNETES,
+        "MPI: mpirun inside one pod: the fleet has one node",
     ),
     answer(
         "asked-mpi-other",
@@ -305,14 +419,26 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
     answer(
         "asked-hostile-tenants",
         Fact::HostileTenants,
-        Always,
+        ON_KUBERNETES,
         "customers apart: whole nodes, a namespace and network policy per customer",
+    ),
+    answer(
+        "asked-hostile-tenants-slurm",
+        Fact::HostileTenants,
+        SLURM,
+        "customers apart: ExclusiveUser nodes, a partition and account each; not a hard boundary",
+    ),
+    answer(
+        "asked-hostile-tenants-other",
+        Fact::HostileTenants,
+        Always,
+        "customers apart: not without a platform; give each customer machines of their own",
     ),
     answer(
         "asked-quotas-slurm",
         Fact::StrictQuotas,
         SLURM,
-        "quotas: QOS and association limits, enforced by slurmdbd",
+        "quotas: QOS and association limits in slurmdbd; AccountingStorageEnforce=limits,qos",
     ),
     answer(
         "asked-quotas-runai",
@@ -321,10 +447,16 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "quotas: projects and departments of Run:ai",
     ),
     answer(
+        "asked-quotas-queued",
+        Fact::StrictQuotas,
+        QUEUED,
+        "quotas: a ClusterQueue of Kueue per team, lent while idle and reclaimed",
+    ),
+    answer(
         "asked-quotas-kubernetes",
         Fact::StrictQuotas,
         ON_KUBERNETES,
-        "quotas: a ClusterQueue of Kueue per team, lent while idle and reclaimed",
+        "quotas: a ResourceQuota per namespace: a limit, nothing idle is lent",
     ),
     answer(
         "asked-quotas-other",
@@ -354,7 +486,7 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "asked-grow-slurm",
         Fact::Grow,
         SLURM,
-        "elastic jobs: a running job cannot grow; checkpoint and resubmit larger",
+        "elastic jobs: resizing is by hand, few programs follow; checkpoint and resubmit",
     ),
     answer(
         "asked-grow-kubernetes",
@@ -429,18 +561,44 @@ pub(crate) const ANSWERS: &[NeedAnswer] = &[
         "tracking: a server such as MLflow beside any control plane",
     ),
     answer(
+        "asked-multi-cluster-slurm",
+        Fact::MultiCluster,
+        SLURM,
+        "several clusters: a Slurm federation, or `sbatch --clusters=a,b`, over one slurmdbd",
+    ),
+    answer(
+        "asked-multi-cluster-runai",
+        Fact::MultiCluster,
+        RUNAI,
+        "several clusters: one Run:ai control plane over several clusters",
+    ),
+    answer(
+        "asked-multi-cluster-queued",
+        Fact::MultiCluster,
+        MULTIKUEUE,
+        "several clusters: MultiKueue dispatches from one queue",
+    ),
+    answer(
         "asked-multi-cluster-kubernetes",
         Fact::MultiCluster,
         ON_KUBERNETES,
-        "several clusters: MultiKueue dispatches from one queue",
+        "several clusters: the same manifests in each, from one repository",
     ),
     answer(
         "asked-multi-cluster-other",
         Fact::MultiCluster,
         Always,
-        "several clusters: `muster run --on auto` sends each kind of job to its own",
+        "several clusters: not without a scheduler; start the job in each",
     ),
 ];
+
+/// Answer where every GPU is AMD's and has partitions; conditions do not know models.
+pub(crate) const SHARED_ON_AMD: NeedAnswer = answer(
+    "asked-shared-amd",
+    Fact::SharedGpus,
+    Always,
+    "shared GPUs: partitions (CPX), without isolation of faults",
+);
 
 /// Needs that another need of the same kind answers.
 const COVERED: [(Fact, Fact); 6] = [
@@ -454,7 +612,7 @@ const COVERED: [(Fact, Fact); 6] = [
 
 /// Returns one answer to each need: first those that the site states, in its order, then those that follow
 /// from its mix.
-pub(crate) fn of(case: &FactsCase<'_>, stated: &[Fact]) -> Vec<AskedNeed> {
+pub(crate) fn of(case: &FactsCase<'_>, stated: &[Fact], models: &[GpuModel]) -> Vec<AskedNeed> {
     let others = Fact::SITE.iter().filter(|fact| !stated.contains(fact));
     let needs = stated.iter().chain(others).filter(|need| case.facts.is(**need));
     let is_covered = |need: &Fact| {
@@ -462,8 +620,11 @@ pub(crate) fn of(case: &FactsCase<'_>, stated: &[Fact]) -> Vec<AskedNeed> {
     };
     // A need that the site states is answered by itself.
     let needs = needs.filter(|need| stated.contains(need) || !is_covered(need));
-    let first =
-        |need: &Fact| ANSWERS.iter().find(|answer| answer.need == *need && answer.when.holds(case));
+    let on_amd = gpus::are_partitioned_amd(models).then_some(&SHARED_ON_AMD);
+    let first = |need: &Fact| {
+        let all = on_amd.into_iter().chain(ANSWERS);
+        all.into_iter().find(|answer| answer.need == *need && answer.when.holds(case))
+    };
     let answers = needs.filter_map(first);
     answers.map(|one| AskedNeed { id: one.id, need: one.need, sentence: one.sentence }).collect()
 }

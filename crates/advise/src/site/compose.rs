@@ -5,8 +5,9 @@ use muster_model::advice::{ControlPlane, Fact, Threshold};
 
 use crate::condition::Condition::{All, Always, Any, Chosen, Gang, Is, Never, Reaches};
 use crate::site::terms::{
-    GANGS, KUBERNETES as KUBERNETES_CHOSEN, MIXED, NOTHING, ON_KUBERNETES, POOL, PROVIDED, PYTHON,
-    QUEUED, RUNAI as RUNAI_RUNS, SLURM as SLURM_CHOSEN, SUBSTRATE, TRAINS,
+    GANGS, KAI_WORKS, KUBEFLOW as KUBEFLOW_RUNS, KUBERNETES as KUBERNETES_CHOSEN, NOTHING,
+    ON_KUBERNETES, POOL, PROVIDED, PYTHON, QUEUED, RUNAI as RUNAI_RUNS, SLURM as SLURM_CHOSEN,
+    SUBSTRATE, TRAINS,
 };
 use crate::workload::Stratum;
 
@@ -23,6 +24,7 @@ const KUEUE: &str = "Kueue";
 const KUBEFLOW: &str = "Kubeflow";
 const SERVING: &str = "KServe or Ray Serve";
 const GANG: &str = "Volcano gang scheduler";
+const KAI: &str = "KAI gang scheduler";
 const FAIR_SHARE: &str = "slurmdbd (accounts, fair share, QOS)";
 const SLINKY: &str = "Slinky or Soperator";
 const GPU_OPERATOR: &str = "GPU Operator";
@@ -43,6 +45,7 @@ pub(crate) const LAYERS: &[Stratum] = &[
             KUBEFLOW,
             RUNAI,
             KUEUE,
+            KAI,
             GANG,
             FAIR_SHARE,
             SLURM,
@@ -78,23 +81,24 @@ pub(crate) const LAYERS: &[Stratum] = &[
         when: All(&[ON_KUBERNETES, Is(Fact::Services), Is(Fact::Autoscaling)]),
         on: &[KUBERNETES, K3S],
     },
-    Stratum {
-        name: KUBEFLOW,
-        when: All(&[KUBERNETES_CHOSEN, MIXED, TRAINS, Never(&RUNAI_RUNS)]),
-        on: &[KUEUE],
-    },
+    Stratum { name: KUBEFLOW, when: KUBEFLOW_RUNS, on: &[KUEUE] },
     Stratum {
         name: KUBERAY,
         when: All(&[ON_KUBERNETES, PYTHON]),
-        on: &[RUNAI, KUEUE, GANG, KUBERNETES, K3S],
+        on: &[RUNAI, KUEUE, KAI, GANG, KUBERNETES, K3S],
     },
     Stratum { name: ALLOCATION, when: All(&[SLURM_CHOSEN, PYTHON]), on: &[FAIR_SHARE, SLURM] },
     Stratum { name: RAY_BY_HAND, when: All(&[NOTHING, PYTHON]), on: &[CONVENTIONS] },
     Stratum { name: RUNAI, when: RUNAI_RUNS, on: &[KUBERNETES] },
-    Stratum { name: KUEUE, when: QUEUED, on: &[GANG, KUBERNETES, K3S] },
+    Stratum { name: KUEUE, when: QUEUED, on: &[KAI, GANG, KUBERNETES, K3S] },
+    Stratum {
+        name: KAI,
+        when: All(&[Gang, ON_KUBERNETES, GANGS, KAI_WORKS, Never(&RUNAI_RUNS)]),
+        on: &[KUBERNETES],
+    },
     Stratum {
         name: GANG,
-        when: All(&[Gang, ON_KUBERNETES, GANGS, Never(&RUNAI_RUNS)]),
+        when: All(&[Gang, ON_KUBERNETES, GANGS, Never(&RUNAI_RUNS), Never(&KAI_WORKS)]),
         on: &[KUBERNETES, K3S],
     },
     Stratum {

@@ -23,8 +23,9 @@ use crate::flips::Search;
 use crate::workload::stack;
 use crate::{disputes, overrides, warnings};
 
-pub(crate) use asked::{ANSWERS, NeedAnswer};
+pub(crate) use asked::{ANSWERS, NeedAnswer, SHARED_ON_AMD};
 pub(crate) use notebooks::RULES as NOTEBOOKS;
+pub(crate) use operations::staff_formula;
 pub use route::{Route, Undecided, route, route_targets};
 pub(crate) use rules::RULES;
 pub(crate) use sharing::{MODEL as SHARING_MODEL, SHARING};
@@ -64,7 +65,7 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
     let workloads = mix::workloads(site, &case);
     SiteAdvice {
         advice,
-        asked: asked::of(&case, &site.stated),
+        asked: asked::of(&case, &site.stated, &site.models),
         staying: staying::of(&case),
         workloads,
         sharing,

@@ -7,9 +7,11 @@ use muster_model::GpuModel;
 use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Operations};
 
 use crate::case::FactsCase;
-use crate::condition::Condition::{self, All, Is};
+use crate::condition::Condition::{self, All, Any, Is, Never};
 use crate::gpus;
-use crate::site::terms::{GANGS, ON_KUBERNETES, POOL, SLURM_SERVES};
+use crate::site::terms::{
+    GANGS, ON_KUBERNETES, POOL, PROVIDED, SLURM as SLURM_CHOSEN, SLURM_SERVES, SUBSTRATE,
+};
 
 /// Operating effort of one control plane.
 struct Stack {
@@ -21,7 +23,7 @@ struct Stack {
 
 const NONE: Stack = Stack {
     components: &["ssh", "tmux", "nvidia-smi", "a page of conventions"],
-    staff: "none: the users coordinate among themselves",
+    staff: "nobody; the users coordinate among themselves",
     breaks_first: "the agreement: a GPU is held and forgotten, or two people start at once",
     source: Citation::new(CitedPage::Kentino, "the honest small-team reality"),
 };
@@ -111,13 +113,11 @@ const RAY: Stack = Stack {
 const PARTS: &[(&str, &[&str])] = &[
     ("Kueue", &["Kueue"]),
     ("Volcano", &["Volcano scheduler", "Volcano controllers and admission"]),
-    ("KAI", &["KAI scheduler, where it is the gang scheduler"]),
+    ("KAI", &["KAI scheduler"]),
     ("Kubeflow", &["Kubeflow Trainer"]),
     ("KubeRay", &["KubeRay operator"]),
     ("Karpenter", &["Karpenter or Cluster Autoscaler"]),
     ("Run:ai", &["Run:ai control plane and scheduler"]),
-    ("Slinky", &["slurm-operator"]),
-    ("Soperator", &["Soperator"]),
     ("KServe", &["KServe"]),
     ("Argo", &["Argo CD"]),
 ];
@@ -127,7 +127,25 @@ const BROUGHT: &[(Condition, &str)] = &[
     (All(&[ON_KUBERNETES, GANGS, Is(Fact::FleetRdma)]), "Network Operator or RDMA device plugin"),
     (All(&[ON_KUBERNETES, Is(Fact::Notebooks)]), "JupyterHub"),
     (Is(Fact::Tracking), "tracking server such as MLflow"),
+    (All(&[SLURM_CHOSEN, SUBSTRATE, Is(Fact::OperatesSlinky)]), "slurm-operator"),
+    (All(&[SLURM_CHOSEN, SUBSTRATE, Is(Fact::OperatesSoperator)]), "Soperator"),
+    (All(&[SLURM_CHOSEN, SUBSTRATE, Is(Fact::OperatesSunk)]), "SUNK"),
+    (
+        All(&[
+            SLURM_CHOSEN,
+            SUBSTRATE,
+            Never(&Any(&[
+                Is(Fact::OperatesSlinky),
+                Is(Fact::OperatesSoperator),
+                Is(Fact::OperatesSunk),
+            ])),
+        ]),
+        "slurm-operator or Soperator",
+    ),
 ];
+
+/// A provider runs the control plane of Kubernetes.
+const PROVIDER_RUNS_IT: Condition = Any(&[Is(Fact::ManagedPlane), PROVIDED]);
 
 /// NVIDIA's components and their replacements where every GPU is AMD's; `None` without one. Source:
 /// AMD GPU Operator, components, 2026.
@@ -175,11 +193,12 @@ pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Operations {
     }
 
     // 3. A provider operates what it runs today.
-    if case.facts.is(Fact::ManagedPlane) {
+    let is_provided = PROVIDER_RUNS_IT.holds(case);
+    if is_provided {
         components.retain(|part| !PROVIDED_PARTS.contains(part));
     }
     let breaks_first = match label.primary {
-        ControlPlane::Kubernetes if case.facts.is(Fact::ManagedPlane) => {
+        ControlPlane::Kubernetes if is_provided => {
             "the add-ons that you run: GPU Operator, queue and gang scheduler, after an upgrade by the provider"
         }
         _ => first.breaks_first,
@@ -188,8 +207,8 @@ pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Operations {
 }
 
 /// Components that the provider of a managed control plane runs.
-const PROVIDED_PARTS: [&str; 5] =
-    ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "slurmctld"];
+const PROVIDED_PARTS: [&str; 4] =
+    ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 /// Returns the staff that a stack requires; more where nodes and users are many.
 fn staff(case: &FactsCase<'_>, words: &str, first: &Stack) -> Cow<'static, str> {
@@ -202,6 +221,10 @@ fn staff(case: &FactsCase<'_>, words: &str, first: &Stack) -> Cow<'static, str> 
             .into();
     }
     let base = match primary {
+        _ if POOL.holds(case) && case.facts.is(Fact::ManagedPlane) => {
+            "a part-time SRE for Slurm; 0.25 full-time people for the add-ons of the managed cluster; and an owner of \
+             the boundary"
+        }
         _ if POOL.holds(case) => {
             "a part-time SRE for Slurm, and a platform team for Kubernetes: 0.5 to 1.0 full-time people for six months, \
              then 0.25; and an owner of the boundary between them"
@@ -221,21 +244,35 @@ fn staff(case: &FactsCase<'_>, words: &str, first: &Stack) -> Cow<'static, str> 
         return base.into();
     }
     // To halves: the estimate is no finer.
-    let scale = Fact::PlatformFte.value((hundredths + 25) / 50 * 50);
+    let halves = (hundredths + 25) / 50;
+    let half = if halves % 2 == 1 { ".5" } else { "" };
     format!(
-        "{base}; beside it about {scale} full-time people, by Muster's estimate, for faults of {nodes} nodes and \
-         questions of {users} users"
+        "{base}; beside it about {}{half} full-time people for faults of {nodes} nodes and questions of {users} users, \
+         an assumption of Muster without data",
+        halves / 2
     )
     .into()
 }
 
-/// Nodes that take a hundredth of a full-time person: 100 nodes take one. Muster's judgement: about one
-/// hardware fault a week per 100 nodes, and half a day for each, beside upgrades.
+/// Nodes that take a hundredth of a full-time person: 100 nodes take one, by their faults and upgrades.
+/// An assumption without data.
 const NODES_PER_HUNDREDTH: u32 = 1;
-/// Users that take a hundredth of a full-time person: 300 users take one, by their questions.
+/// Users that take a hundredth of a full-time person: 300 users take one, by their questions. An
+/// assumption without data.
 const USERS_PER_HUNDREDTH: u32 = 3;
 /// Smaller efforts, in hundredths, are within those of the control plane.
 const WORTH_SAYING: u32 = 50;
+
+/// Returns the formula of the estimate in words, for the documentation.
+pub(crate) fn staff_formula() -> String {
+    format!(
+        "full-time people = nodes / {} + users / {}, rounded to halves; said from {} on. Only a site that has a control \
+         plane, and operates it itself",
+        NODES_PER_HUNDREDTH * 100,
+        USERS_PER_HUNDREDTH * 100,
+        Fact::PlatformFte.value(WORTH_SAYING)
+    )
+}
 
 const fn stack(plane: ControlPlane) -> &'static Stack {
     match plane {

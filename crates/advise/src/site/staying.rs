@@ -3,7 +3,7 @@
 use muster_model::advice::{Citation, CitedPage, Fact, FiredRule};
 
 use crate::case::FactsCase;
-use crate::condition::Condition::Is;
+use crate::condition::Condition::{All, Is, Not};
 use crate::rule::Rule;
 
 const SOURCE: Citation = Citation::new(
@@ -23,13 +23,13 @@ pub(crate) const STAYING: &[Rule] = &[
         "staying-soperator",
         SOURCE,
         Is(Fact::OperatesSoperator),
-        "Soperator: staying costs upgrades of Kubernetes and Slurm together; slurmctld and a shared root stay as they are",
+        "Soperator: staying costs upgrades of Kubernetes and Slurm together, and the shared root file system",
     ),
     Rule::reason(
         "staying-sunk",
         SOURCE,
         Is(Fact::OperatesSunk),
-        "SUNK: staying costs the dependence on its one provider; job scripts move unchanged to any Slurm",
+        "SUNK: staying costs the dependence on its one provider; job scripts move to any Slurm with new partitions and paths",
     ),
     Rule::reason(
         "staying-kuberay",
@@ -47,13 +47,13 @@ pub(crate) const STAYING: &[Rule] = &[
         "staying-kueue",
         SOURCE,
         Is(Fact::OperatesKueue),
-        "Kueue: staying costs nothing new; for coupled runs add a gang scheduler below it, or its all-or-nothing wait",
+        "Kueue: staying costs nothing new; for coupled runs add a gang scheduler below it, or set waitForPodsReady",
     ),
     Rule::reason(
         "staying-kai",
         SOURCE,
         Is(Fact::OperatesKai),
-        "KAI: staying costs little: gangs and queues are in it; replacing it by Volcano gains nothing",
+        "KAI: staying costs little: gangs and queues are in it; replace it only for a job kind that it lacks",
     ),
     Rule::reason(
         "staying-runai",
@@ -64,14 +64,26 @@ pub(crate) const STAYING: &[Rule] = &[
     Rule::reason(
         "staying-pbs",
         SOURCE,
-        Is(Fact::OperatesPbs),
-        "PBS: staying costs an older GPU model and fewer tools; moving to Slurm costs every job script and its tests",
+        All(&[Is(Fact::OperatesPbs), Not(Fact::Works)]),
+        "PBS: staying costs coarser GPU scheduling and fewer tools around it; moving to Slurm costs every job script and its tests",
     ),
     Rule::reason(
         "staying-lsf",
         SOURCE,
-        Is(Fact::OperatesLsf),
-        "LSF: staying costs the licence per core; moving to Slurm costs every job script and its tests",
+        All(&[Is(Fact::OperatesLsf), Not(Fact::Works)]),
+        "LSF: staying costs the licence; moving to Slurm costs every job script and its tests",
+    ),
+    Rule::reason(
+        "staying-pbs-works",
+        SOURCE,
+        All(&[Is(Fact::OperatesPbs), Is(Fact::Works)]),
+        "PBS works: stay with it; the answer above is for the day on which you replace it, and costs every job script",
+    ),
+    Rule::reason(
+        "staying-lsf-works",
+        SOURCE,
+        All(&[Is(Fact::OperatesLsf), Is(Fact::Works)]),
+        "LSF works: stay with it; the answer above is for the day on which you replace it, and costs every job script",
     ),
 ];
 

@@ -94,7 +94,7 @@ pub(crate) const FEDERATED: Condition =
     All(&[MIXED, Reaches(Threshold::FederatedGpus), Reaches(Threshold::SeveralTeams)]);
 
 /// Kubernetes is there and works, and people who know Slurm bring coupled work.
-pub(crate) const SUBSTRATE: Condition = All(&[
+pub(crate) const SLURM_ARRIVES: Condition = All(&[
     Is(Fact::OperatesKubernetes),
     Is(Fact::Works),
     Not(Fact::OperatesSlurm),
@@ -102,6 +102,19 @@ pub(crate) const SUBSTRATE: Condition = All(&[
     COUPLED,
     STAFFED,
 ]);
+
+/// Kubernetes is the substrate of Slurm: a product that does this works here, or Slurm arrives on a
+/// Kubernetes that works.
+pub(crate) const SUBSTRATE: Condition = Any(&[
+    SLURM_ARRIVES,
+    All(&[
+        Any(&[Is(Fact::OperatesSlinky), Is(Fact::OperatesSoperator), Is(Fact::OperatesSunk)]),
+        Is(Fact::Works),
+    ]),
+]);
+
+/// KAI is there and works: it places gangs, and no second gang scheduler is added.
+pub(crate) const KAI_WORKS: Condition = All(&[Is(Fact::OperatesKai), Is(Fact::Works)]);
 
 /// Two orchestrators, each brought by a team of its own.
 pub(crate) const BOTH_OPERATED: Condition =
@@ -131,6 +144,13 @@ pub(crate) const QUEUED: Condition = All(&[
         All(&[Chosen(&[ControlPlane::K3s]), Reaches(Threshold::SeveralTeams)]),
     ]),
 ]);
+
+/// Kubeflow turns training into pods, beside services.
+pub(crate) const KUBEFLOW: Condition = All(&[KUBERNETES, MIXED, TRAINS, Never(&RUNAI)]);
+
+/// One queue dispatches to several clusters.
+pub(crate) const MULTIKUEUE: Condition =
+    All(&[KUBERNETES, FINITE, Is(Fact::MultiCluster), Never(&RUNAI)]);
 
 /// Shares on Slurm are enforced by accounting rather than by agreement.
 pub(crate) const COUNTED_SHARES: Condition = All(&[

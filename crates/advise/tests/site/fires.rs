@@ -244,6 +244,34 @@ fn disputes_are_shown_where_they_belong() {
     check(DISPUTES, "Disputes about a site");
 }
 
+/// Slurm that works inside Kubernetes is one substrate: the fleet is not divided again.
+#[test]
+fn slurm_inside_kubernetes_is_not_divided() {
+    for (product, numbers) in
+        [(OperatesSlinky, LARGE), (OperatesSoperator, RUN), (OperatesSunk, LARGE)]
+    {
+        let due = site(&[product, Works, Services, CoupledTraining], numbers);
+        let said_here = said(&ask(&due));
+        assert!(said_here.contains(&"split-slurm-on-kubernetes"), "{product}");
+        for split in ["split-federated", "split-partition"] {
+            assert!(!said_here.contains(&split), "{product}: {split}");
+        }
+        let near = said(&ask(&of(due.facts.with(Works, 0))));
+        assert!(!near.contains(&"split-slurm-on-kubernetes"), "{product}");
+    }
+}
+
+/// KAI that works is the required gang scheduler; where it does not, Volcano is.
+#[test]
+fn the_gang_scheduler_is_the_one_that_works() {
+    let required = |works| {
+        let site = site(&[CoupledTraining, Services, OperatesKai], RUN).facts.with(Works, works);
+        ask(&of(site)).advice.label.addon
+    };
+    assert!(required(1).starts_with("KAI gang scheduler (REQUIRED)"), "{}", required(1));
+    assert!(required(0).starts_with("Volcano gang scheduler (REQUIRED)"), "{}", required(0));
+}
+
 /// A rule that never fires would be unreachable.
 #[test]
 fn every_rule_fires_somewhere() {
@@ -257,6 +285,7 @@ fn every_rule_fires_somewhere() {
         site(&[Services, Training, Reproducible], RUN),
         site(&[Batch], &[(FleetNodes, 8), (FleetGpus, 64), (Users, 20), (FleetPlaces, 2)]),
         site(&[Batch, OperatesLsf, Works], LAB),
+        site(&[CoupledTraining, OperatesKai, Works], LAB),
     ];
     let said: BTreeSet<&str> =
         rows.chain(others).chain(more).flat_map(|site| said(&ask(&site))).collect();

@@ -101,6 +101,7 @@ proptest! {
         stack_stands(&advice)?;
         flips_hold(&site, &advice)?;
         work_has_a_place(&site, &advice)?;
+        needs_name_what_is_there(&site)?;
     }
 }
 
@@ -244,6 +245,30 @@ fn flips_hold(site: &SiteProfile, advice: &SiteAdvice) -> Result<(), TestCaseErr
         let asked = label_site(&SiteProfile { facts, ..site.clone() }, Ruleset::Corrected);
         prop_assert_eq!(&asked, &flip.label, "{}: {}", fact, value);
         prop_assert_ne!(&asked, &advice.advice.label);
+    }
+    Ok(())
+}
+
+/// Every need that the site has is answered by parts that the answer has.
+fn needs_name_what_is_there(site: &SiteProfile) -> Result<(), TestCaseError> {
+    // A stated need is answered by itself, also where another need covers it.
+    let stated = Fact::SITE.iter().filter(|fact| fact.name().starts_with("needs.")).copied();
+    let advice = ask(&SiteProfile { stated: stated.collect(), ..site.clone() });
+    let label = &advice.advice.label;
+    let parts: Vec<&str> = label.addon.split(" + ").collect();
+    let layers: Vec<&str> = advice.advice.composition.iter().map(|layer| layer.name).collect();
+    for need in &advice.asked {
+        for part in ["Kueue", "MultiKueue", "KubeRay", "Kubeflow", "Run:ai"] {
+            let is_said = need.sentence.split([' ', ',', ';', ':']).any(|word| word == part)
+                || (part == "Run:ai" && need.sentence.contains(part));
+            prop_assert!(!is_said || parts.contains(&part), "{}: {:?}", need.sentence, parts);
+        }
+        let pool = need.sentence.contains("Kubernetes pool");
+        prop_assert!(!pool || layers.contains(&"Kubernetes pool of nodes"), "{}", need.sentence);
+        let namespace = need.sentence.contains("namespace");
+        prop_assert!(!namespace || label.primary != ControlPlane::Slurm, "{}", need.sentence);
+        let gang = need.sentence.contains("gang scheduler") || need.sentence.contains("all pods");
+        prop_assert!(!gang || label.addon.contains("(REQUIRED)"), "{}", need.sentence);
     }
     Ok(())
 }

@@ -79,9 +79,14 @@ fn with(part: &str) -> String {
     match part.strip_suffix(REQUIRED) {
         Some(part) if part.ends_with("gang scheduling") => format!("with {part}"),
         Some(part) => format!("behind a {part}"),
-        None if part.starts_with("run by ") => part.to_owned(),
+        None if is_said_alone(part) => part.to_owned(),
         None => format!("with {part}"),
     }
+}
+
+/// Returns true for a part that says how the control plane runs, and is nothing beside it.
+fn is_said_alone(part: &str) -> bool {
+    part.starts_with("run by ") || part.starts_with("standalone")
 }
 
 /// Describes another label relative to the present one: all of it if the control plane differs,
@@ -93,7 +98,11 @@ fn instead(label: &Label, present: &Label) -> String {
     let now = parts(present);
     let then = parts(label);
     let gone = now.iter().filter(|part| !then.contains(part));
-    let gone = gone.map(|part| format!("without {}", part.strip_suffix(REQUIRED).unwrap_or(part)));
+    let without = |part: &str| match part.strip_suffix(REQUIRED) {
+        None if is_said_alone(part) => format!("not {part}"),
+        plain => format!("without {}", plain.unwrap_or(part)),
+    };
+    let gone = gone.map(|part| without(part));
     let come = then.iter().filter(|part| !now.contains(part)).map(|part| with(part));
     let split = match (&present.hybrid, &label.hybrid) {
         (Some(_), None) => Some("without the split".to_owned()),
@@ -104,7 +113,8 @@ fn instead(label: &Label, present: &Label) -> String {
     if changed.is_empty() {
         headline(label)
     } else {
-        format!("{} {}", plane(label.primary), changed.join(", "))
+        let comma = if changed[0].starts_with("not ") { "," } else { "" };
+        format!("{}{comma} {}", plane(label.primary), changed.join(", "))
     }
 }
 
@@ -232,27 +242,21 @@ fn warning_item(warning: &Warning, details: bool) -> SectionItem {
     SectionItem { below, ..SectionItem::new(warning.sentence.to_string()).with_id(warning.id) }
 }
 
-/// States what the sides say and what is chosen here. `details` adds every side and the question that decides.
+/// States what the sides say and what is chosen here. `details` puts every side on a line of its own, and adds the
+/// question that decides.
 fn dispute_item(dispute: &Dispute, details: bool) -> SectionItem {
+    let sides =
+        dispute.positions.iter().map(|side| format!("{}: {}", cited(side.source), side.text));
     let mut below = Vec::new();
-    if details {
-        below.push(format!("{}:", parties(dispute)));
-        below.extend(
-            dispute
-                .positions
-                .iter()
-                .map(|position| format!("{}: {}", cited(position.source), position.text)),
-        );
+    let said = if details {
+        below.extend(sides);
         below.push(format!("what decides: {}", dispute.question));
         below.push(anchor(dispute.id));
-    }
-    let sides: Vec<String> = dispute
-        .positions
-        .iter()
-        .take(2)
-        .map(|side| format!("{} says \u{201c}{}\u{201d}", side.source.page.name(), side.text))
-        .collect();
-    let text = format!("{}; here: {}", sides.join(", "), dispute.muster);
+        parties(dispute)
+    } else {
+        sides.collect::<Vec<_>>().join("; ")
+    };
+    let text = format!("{said}; Muster: {}", dispute.muster);
     SectionItem { below, ..SectionItem::new(text).with_id(dispute.id) }
 }
 
@@ -312,6 +316,8 @@ fn anchor(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use muster_model::advice::{CitedPage, DisputePosition};
+
     use super::*;
 
     fn label(primary: ControlPlane, addon: &str, hybrid: Option<&str>) -> Label {
@@ -330,6 +336,28 @@ mod tests {
         let provided = "Run:ai gang scheduling (REQUIRED) + run by a provider";
         let expected = "kubernetes, run by a provider, with Run:ai gang scheduling";
         check(ControlPlane::Kubernetes, provided, None, expected);
+        let alone = "standalone, started by its owner";
+        check(ControlPlane::Ray, alone, None, "ray, standalone, started by its owner");
+    }
+
+    #[test]
+    fn a_dispute_shows_every_side_without_quotation_marks() {
+        const fn side(section: &'static str, text: &'static str) -> DisputePosition {
+            DisputePosition { source: Citation::new(CitedPage::Guide, section), text }
+        }
+        const SIDES: [DisputePosition; 3] =
+            [side("rule 1", "Slurm"), side("rule 2", "k3s"), side("rule 3", "Ray")];
+        let dispute = Dispute {
+            id: "a-dispute",
+            kind: DisputeKind::Itself,
+            question: "which one?",
+            positions: &SIDES,
+            muster: "follows rule 1",
+        };
+        let item = dispute_item(&dispute, false);
+        let expected =
+            "guide, rule 1: Slurm; guide, rule 2: k3s; guide, rule 3: Ray; Muster: follows rule 1";
+        assert_eq!((item.text.as_str(), item.id), (expected, Some("a-dispute")));
     }
 
     #[test]
@@ -351,6 +379,11 @@ mod tests {
         assert_eq!(
             instead(&label(ControlPlane::Slurm, "T", Some("three")), &split),
             "slurm split: three"
+        );
+        let provided = label(ControlPlane::Kubernetes, "GPU Operator + run by a provider", None);
+        assert_eq!(
+            instead(&label(ControlPlane::Kubernetes, "GPU Operator", None), &provided),
+            "kubernetes, not run by a provider"
         );
     }
 }

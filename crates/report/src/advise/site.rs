@@ -23,7 +23,11 @@ pub fn site(advice: &SiteAdvice, depth: &AdviceOptions, context: RenderContext) 
     }];
     all.extend(sections(&advice.advice, depth, context));
     // 2. What only a site has. The short answer to notebooks and sharing is under `asked`.
-    all.push(own("staying", 2, rules(&advice.staying)));
+    // Advice to stay with a batch scheduler that works is no smaller than the answer above it, so it is not cut.
+    all.push(PageSection {
+        is_whole: advice.staying.iter().any(|rule| rule.id.ends_with("-works")),
+        ..own("staying", 2, rules(&advice.staying))
+    });
     all.push(own(
         "work",
         4,

@@ -20,7 +20,7 @@ struct PlaneModel {
 /// scheduler it comes from. Volcano both places gangs and manages queues, since no model combines
 /// it with Kueue. k3s runs the same schedulers as Kubernetes. Addons that are not in `has` are not
 /// modelled, and are reported as such.
-const MODELS: [PlaneModel; 9] = [
+const MODELS: [PlaneModel; 10] = [
     PlaneModel {
         plane: ControlPlane::Slurm,
         with: "",
@@ -32,6 +32,12 @@ const MODELS: [PlaneModel; 9] = [
         with: "Run:ai",
         scheduler: SchedulerKind::Kai,
         has: &["Run:ai gang scheduling (REQUIRED)", "Run:ai"],
+    },
+    PlaneModel {
+        plane: ControlPlane::Kubernetes,
+        with: "KAI",
+        scheduler: SchedulerKind::Kai,
+        has: &["KAI gang scheduler (REQUIRED)"],
     },
     PlaneModel {
         plane: ControlPlane::Kubernetes,
@@ -207,6 +213,13 @@ mod tests {
             SchedulerKind::Kai,
             "kubernetes with Run:ai",
             &[],
+        );
+        check(
+            ControlPlane::Kubernetes,
+            "KAI gang scheduler (REQUIRED) + GPU Operator",
+            SchedulerKind::Kai,
+            "kubernetes with KAI",
+            &["GPU Operator"],
         );
         check(
             ControlPlane::K3s,

@@ -26,7 +26,7 @@ use crate::condition::Condition::{All, Always, Any, Below, Is, Never, Not, Reach
 use crate::rule::{Rule, RuleChange};
 use crate::site::terms::{
     COMMERCIAL, COUPLED, DECLARED, EDGE, ENFORCED, FEDERATED, FINITE, MIXED, PLATFORM_NEEDS,
-    PURE_SERVICES, PYTHON, SMALL, SMALL_BAND, STAFFED, SUBSTRATE,
+    PURE_SERVICES, PYTHON, SLURM_ARRIVES, SMALL, SMALL_BAND, STAFFED,
 };
 
 const CONVENTIONS: RuleChange = RuleChange::Choose {
@@ -57,7 +57,7 @@ pub(super) const BASE: &[Rule] = &[
     Rule {
         id: "slurm-on-working-kubernetes",
         source: Citation::new(CitedPage::Comparison, "hybrid: real Slurm on Kubernetes"),
-        when: SUBSTRATE,
+        when: SLURM_ARRIVES,
         effect: SLURM,
         sentence: "Kubernetes is there and works, and people who know Slurm bring coupled runs: a real Slurm inside it \
                    schedules those",

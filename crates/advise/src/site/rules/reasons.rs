@@ -18,7 +18,7 @@ pub(super) const REASONS: &[Rule] = &[
             CitedPage::Muster,
             "the guide's \"when not to switch\", applied to PBS and LSF",
         ),
-        All(&[SLURM, Any(&[Is(Fact::OperatesPbs), Is(Fact::OperatesLsf)]), Is(Fact::Works)]),
+        All(&[Any(&[Is(Fact::OperatesPbs), Is(Fact::OperatesLsf)]), Is(Fact::Works)]),
         "PBS or LSF is there and works: stay with it while it does; this answer is for the day on which you replace it",
     ),
     Rule::reason(

@@ -6,8 +6,8 @@ use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, Threshold};
 use crate::condition::Condition::{All, Any, Chosen, Is, Never, Reaches};
 use crate::rule::{Rule, RuleChange};
 use crate::site::terms::{
-    BOTH_OPERATED, COUPLED, FEDERATED, FINITE, GANGS, KUBERNETES, MIXED, NOTHING, ON_KUBERNETES,
-    PROVIDED, PYTHON, QUEUED, RUNAI, SLURM, STAFFED, SUBSTRATE, TRAINS,
+    BOTH_OPERATED, COUPLED, FEDERATED, GANGS, KAI_WORKS, KUBEFLOW, KUBERNETES, MULTIKUEUE, NOTHING,
+    ON_KUBERNETES, PROVIDED, PYTHON, QUEUED, RUNAI, SLURM, STAFFED, SUBSTRATE,
 };
 
 /// Rules that require, add and split, in the order of the parts of labels.
@@ -23,9 +23,19 @@ pub(super) const STACK: &[Rule] = &[
         sentence: "coupled runs under a scheduler that binds pod by pod: all of them use the gang scheduler of the product",
     },
     Rule {
+        id: "kai-gang-required",
+        source: Citation::new(
+            CitedPage::Guide,
+            "the load-bearing invariant; KAI is one of its three schedulers",
+        ),
+        when: All(&[ON_KUBERNETES, GANGS, KAI_WORKS, Never(&RUNAI)]),
+        effect: RuleChange::Require("KAI gang scheduler (REQUIRED)"),
+        sentence: "coupled runs under a scheduler that binds pod by pod: KAI works here, and all of them use it",
+    },
+    Rule {
         id: "site-gang-required",
         source: Citation::new(CitedPage::Guide, "the load-bearing invariant; kentino: Volcano"),
-        when: All(&[ON_KUBERNETES, GANGS, Never(&RUNAI)]),
+        when: All(&[ON_KUBERNETES, GANGS, Never(&RUNAI), Never(&KAI_WORKS)]),
         effect: RuleChange::Require("Volcano gang scheduler (REQUIRED)"),
         sentence: "coupled runs under a scheduler that binds pod by pod: placed partly, they hold GPUs and wait forever",
     },
@@ -49,14 +59,14 @@ pub(super) const STACK: &[Rule] = &[
     Rule {
         id: "multikueue",
         source: Citation::new(CitedPage::Kentino, "Kueue and quota borrowing: MultiKueue"),
-        when: All(&[KUBERNETES, FINITE, Is(Fact::MultiCluster), Never(&RUNAI)]),
+        when: MULTIKUEUE,
         effect: RuleChange::Add("MultiKueue"),
         sentence: "the same jobs in several clusters: one queue dispatches to all",
     },
     Rule {
         id: "kubeflow",
         source: Citation::new(CitedPage::Kentino, "summary table, row 4"),
-        when: All(&[KUBERNETES, MIXED, TRAINS, Never(&RUNAI)]),
+        when: KUBEFLOW,
         effect: RuleChange::Add("Kubeflow"),
         sentence: "training beside services and tools: Kubeflow turns a training script into pods that find each other",
     },
@@ -65,7 +75,7 @@ pub(super) const STACK: &[Rule] = &[
         source: Citation::new(CitedPage::Guide, "constraint table, row 5"),
         when: All(&[ON_KUBERNETES, Is(Fact::Services), Is(Fact::Autoscaling)]),
         effect: RuleChange::Add("KServe or Ray Serve"),
-        sentence: "endpoints that follow their load need a serving layer that scales them on queue depth; for language models \
+        sentence: "endpoints that follow their load need a serving layer that scales them on requests in flight; for language models \
                    Dynamo is a third",
     },
     Rule {
@@ -133,14 +143,18 @@ pub(super) const STACK: &[Rule] = &[
     Rule {
         id: "split-federated",
         source: Citation::new(CitedPage::Kentino, "summary table, row 8"),
-        when: All(&[SLURM, FEDERATED, STAFFED]),
+        when: All(&[SLURM, FEDERATED, STAFFED, Never(&SUBSTRATE)]),
         effect: RuleChange::Split("federated: Slurm for batch, Kubernetes for services"),
         sentence: "batch and services each get a cluster, and teams get a share in both",
     },
     Rule {
         id: "split-partition",
         source: Citation::new(CitedPage::Guide, "constraint table, row 6; how to scale it"),
-        when: All(&[SLURM, Any(&[All(&[Is(Fact::Services), STAFFED]), BOTH_OPERATED])]),
+        when: All(&[
+            SLURM,
+            Any(&[All(&[Is(Fact::Services), STAFFED]), BOTH_OPERATED]),
+            Never(&SUBSTRATE),
+        ]),
         effect: RuleChange::Split("partition nodes: Slurm pool + K8s pool, clear boundary"),
         sentence: "two control planes on one fleet: every node belongs to exactly one of them",
     },

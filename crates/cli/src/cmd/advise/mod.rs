@@ -164,7 +164,7 @@ async fn advise_with_proof(app: &App, args: &AdviseArgs) -> Result<u8> {
     }
     // The advice does not depend on the figures, so it is shown while they are computed.
     let details = args.details || args.more;
-    let input = NextInput { site: Some(&profile), job: None, details };
+    let input = NextInput { site: Some(&profile), site_file: Some(path), job: None, details };
     let depth = AdviceOptions {
         details: args.details,
         more: args.more,
@@ -332,7 +332,8 @@ fn print(
         return Ok(app.ui.data(&muster_report::advise::mermaid(&answer.advice().composition))?);
     }
     let details = args.details || args.more;
-    let input = NextInput { site, job: args.job.as_deref(), details };
+    let input =
+        NextInput { site, site_file: args.site.as_deref(), job: args.job.as_deref(), details };
     let next = next::steps(answer.advice(), input);
     let depth =
         AdviceOptions { details: args.details, more: args.more, rows: app.ui.height(), next };
@@ -420,6 +421,7 @@ mod tests {
 
     /// Checks that a suggested command is one of this binary, with the letters that stand for a number.
     fn parses(command: &str) {
+        let (command, _) = command.split_once(" # ").unwrap_or((command, ""));
         let words = command.replace("… ", "").replace(" N", " 2");
         let parsed = crate::cmd::Cli::try_parse_from(words.split_whitespace());
         assert!(parsed.is_ok(), "{command}: {}", parsed.err().unwrap());
@@ -431,7 +433,8 @@ mod tests {
         let check = |site: &str, job: Option<&str>, expected: &[&str]| {
             let site = muster_spec::parse_site(site, None).unwrap();
             let advice = muster_advise::advise_site(&site, Ruleset::Corrected).advice;
-            let input = NextInput { site: Some(&site), job: job.map(Path::new), details: true };
+            let job = job.map(Path::new);
+            let input = NextInput { site: Some(&site), job, details: true, ..NextInput::default() };
             let next = next::steps(&advice, input);
             next.iter().for_each(|command| parses(command));
             for command in expected {
@@ -480,6 +483,44 @@ mod tests {
         advice.label = label("KServe or Ray Serve");
         let next = next::steps(&advice, NextInput::default());
         assert!(!next.iter().any(|one| one.contains("init ray")), "{next:?}");
+    }
+
+    /// A site without shares gets a number, and only two pools get the files of a boundary.
+    #[test]
+    fn a_site_without_shares_gets_commands_to_paste() {
+        let steps = |people: &str, needs: &str| {
+            let site = format!(
+                "fleet: {{nodes: 32, gpus: 256, hosting: bare-metal}}\n\
+                 people: {{users: 40, teams: 4, works: true, {people}}}\nneeds: {{{needs}}}"
+            );
+            let site = muster_spec::parse_site(&site, None).unwrap();
+            let advice = muster_advise::advise_site(&site, Ruleset::Corrected);
+            let input = NextInput {
+                site: Some(&site),
+                site_file: Some(Path::new("our site.yaml")),
+                ..NextInput::default()
+            };
+            let next = next::steps(&advice.advice, input);
+            assert_eq!(next[0], "muster advise --site 'our site.yaml' --more");
+            for command in &next[1..] {
+                assert!(!command.contains(['…', 'N']), "{command}");
+                parses(command);
+            }
+            (next.join("\n"), advice.first_week.join("\n"))
+        };
+        let both = "services: true, coupled-training: true";
+        let (next, week) = steps("platform-fte: 1, operates: slurm", both);
+        assert!(
+            next.contains("init hybrid --cluster cluster.yaml --services 8 # a start"),
+            "{next}"
+        );
+        assert!(week.contains("muster init hybrid"), "{week}");
+        // Slurm runs inside Kubernetes, or has the services in a partition of its own.
+        for people in ["platform-fte: 1, operates: slinky", "operates: slurm"] {
+            let (next, week) = steps(people, both);
+            assert!(!next.contains("init hybrid"), "{next}");
+            assert!(!week.contains("init hybrid"), "{week}");
+        }
     }
 
     /// Every answer to one workload fits on one screen.

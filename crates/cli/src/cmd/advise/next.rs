@@ -13,6 +13,8 @@ use crate::cmd::init::RayHost;
 pub struct NextInput<'a> {
     /// Site that was advised; `None` for one workload.
     pub site: Option<&'a SiteProfile>,
+    /// File of the site, `-` for stdin; `None` for one workload.
+    pub site_file: Option<&'a Path>,
     /// Job file whose workload was advised.
     pub job: Option<&'a Path>,
     /// True if the answer has all details.
@@ -24,16 +26,22 @@ pub fn steps(advice: &Advice, input: NextInput<'_>) -> Vec<String> {
     let label = &advice.label;
     let mut steps = Vec::new();
     if !input.details {
-        steps.push("muster advise … --more".to_owned());
+        let question = input.site_file.map(|path| shell_word(&path.to_string_lossy()));
+        let question = question.map_or_else(|| "…".to_owned(), |file| format!("--site {file}"));
+        steps.push(format!("muster advise {question} --more"));
     }
-    if label.hybrid.is_some() {
-        let services =
-            service_nodes(input.site).map_or_else(|| "N".to_owned(), |nodes| nodes.to_string());
-        steps.push(format!("muster init hybrid --cluster cluster.yaml --services {services}"));
+    let is_divided = has_two_pools(advice, input.site);
+    if is_divided {
+        let (services, note) = match service_nodes(input.site) {
+            Some(nodes) => (nodes, ""),
+            None => (quarter(input.site), " # a start"),
+        };
+        steps
+            .push(format!("muster init hybrid --cluster cluster.yaml --services {services}{note}"));
     }
     let on = has_ray(label).then(|| RayHost::advised(label));
     if let Some(host) = on {
-        steps.extend(start_ray(host, label, input.job));
+        steps.extend(start_ray(host, is_divided, input.job));
     }
     match label.primary {
         ControlPlane::None => steps.extend(without_scheduler(input.site)),
@@ -52,6 +60,21 @@ pub fn steps(advice: &Advice, input: NextInput<'_>) -> Vec<String> {
         steps.push(format!("muster check ray --on {}", host.on()));
     }
     steps
+}
+
+/// Returns true if the answer divides the nodes between Slurm and Kubernetes. Slurm inside Kubernetes and a
+/// partition of Slurm have no pool of Kubernetes.
+fn has_two_pools(advice: &Advice, site: Option<&SiteProfile>) -> bool {
+    let divides = ["split-federated", "split-partition"];
+    match site {
+        Some(_) => advice.rules.iter().any(|rule| divides.contains(&rule.id)),
+        None => advice.label.hybrid.is_some(),
+    }
+}
+
+/// Returns a quarter of the nodes of the site, at least one: a number to start with. One workload has no fleet.
+fn quarter(site: Option<&SiteProfile>) -> u32 {
+    site.map_or(1, |site| (site.facts.get(Fact::FleetNodes) / 4).max(1))
 }
 
 /// Returns the number of nodes for services: their share of the fleet, at least one; `None` without a site or
@@ -88,13 +111,11 @@ fn has_ray(label: &Label) -> bool {
 }
 
 /// Returns what makes Ray a workload of the control plane, and starts the job that was asked about.
-fn start_ray(host: RayHost, label: &Label, job: Option<&Path>) -> Vec<String> {
+fn start_ray(host: RayHost, is_divided: bool, job: Option<&Path>) -> Vec<String> {
     let on = host.on();
     // What `init hybrid` writes for Slurm.
-    let cluster = match label.hybrid {
-        Some(_) if host == RayHost::Slurm => "hybrid/cluster-batch.yaml",
-        _ => "cluster.yaml",
-    };
+    let in_pool = is_divided && host == RayHost::Slurm;
+    let cluster = if in_pool { "hybrid/cluster-batch.yaml" } else { "cluster.yaml" };
     let job = job.filter(|job| job.as_os_str() != "-");
     let job = job.map(|job| shell_word(&job.to_string_lossy())).map(|job| match host {
         RayHost::Kubernetes => format!("muster export kuberay {job}"),
