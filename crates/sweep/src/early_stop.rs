@@ -25,7 +25,7 @@ pub struct Standing {
 pub struct Progress {
     /// Step and value that came last.
     pub last: MetricReport,
-    /// How many there were: what divides the sum.
+    /// Divisor of the sum, for the mean.
     pub reports: u64,
     /// Sum of their values.
     pub sum: f64,
