@@ -13,7 +13,8 @@ FAILURE = 1
 CANCELLED = 130
 
 _CODES = {"timed_out": 124, "cancelled": CANCELLED, "out_of_memory": 137}
-_SUCCESS = frozenset({"succeeded", "idle"})
+#: Outcomes that count as success, as in the API.
+_SUCCESS = frozenset({"succeeded", "idle", "stopped_early"})
 
 
 def is_final(state: str) -> bool:
@@ -71,6 +72,7 @@ def outcome_text(outcome: Optional[Outcome]) -> str:
         "lost": f"rank {rank} lost: {reason}",
         "start_failed": f"rank {rank} did not start: {reason}",
         "dependency_failed": f"job {outcome.get('on')} did not end as its dependency requires",
+        "stopped_early": f"stopped early at step {outcome.get('step')}: {outcome.get('why')}",
         "native": outcome.get("says", ""),
     }
     return words.get(outcome["kind"], outcome["kind"])

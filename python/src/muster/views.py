@@ -52,6 +52,8 @@ class Outcome(TypedDict, total=False):
     reason: str
     on: int
     after: int
+    step: int
+    why: str
     state: str
     says: str
 
