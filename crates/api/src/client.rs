@@ -19,14 +19,16 @@ use serde_json::Value;
 
 use crate::query::{
     AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, SnapshotQuery, TimelineQuery,
+    UsageQuery,
 };
 use crate::responder::{Call, Responder, RouteResponse, WaitMode};
 use crate::routes::{self, Method, RouteId};
 use crate::types::{
     ActionRequest, ActionResponse, AdvanceReservationList, BulkRequest, BulkResponse,
     ChangesResponse, DaemonInfo, DrainRequest, DropReservationRequest, ElementList, ErrorBody,
-    ExplainResponse, JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest,
-    ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
+    ExplainResponse, GpuLoadList, JobDetail, JobList, NodeList, QueueList, QueuesRequest,
+    ReserveRequest, ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse,
+    Timeline, UsageList, UsageReport,
 };
 
 /// Value of the `Upgrade` header of an attach request.
@@ -259,6 +261,16 @@ impl Client {
     /// Lists usage per user and queue.
     pub async fn usage(&self) -> Result<UsageList, ClientError> {
         self.read(RouteId::Usage, None, None).await
+    }
+
+    /// Lists the GPUs with their loads.
+    pub async fn gpu_loads(&self) -> Result<GpuLoadList, ClientError> {
+        self.read(RouteId::GpuLoads, None, None).await
+    }
+
+    /// Sums the usage of a period.
+    pub async fn usage_report(&self, query: &UsageQuery) -> Result<UsageReport, ClientError> {
+        self.read(RouteId::UsageReport, None, Some(to_value(query)?)).await
     }
 
     /// Lists the nodes and their devices.

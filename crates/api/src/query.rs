@@ -3,6 +3,7 @@
 //! renamed or removed.
 
 use muster_model::unit::Time;
+use muster_model::view::UsageKey;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -104,8 +105,12 @@ pub struct LogQuery {
     /// Lines before the end at which to begin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail: Option<u32>,
+    /// Instant at which to begin: what was written earlier is left out, to about a second and in whole lines. Together
+    /// with `tail`, the later of the two counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
     /// Byte of the task's output at which to begin, counting deleted bytes. Takes precedence over
-    /// `tail`.
+    /// `tail` and `since`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
 }
@@ -129,6 +134,29 @@ pub struct TimelineQuery {
     /// Start of the period; absent means one hour ago. At most 20000 bars are returned, the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
+}
+
+/// Period of a report of usage, and what it is summed by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsageQuery {
+    /// Start of the period.
+    pub since: Time,
+    /// End of the period; absent means now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+    /// `user`, `queue` and `job`, separated by commas; empty for one sum of all.
+    #[serde(default)]
+    pub by: String,
+}
+
+impl UsageQuery {
+    /// Returns what is summed by.
+    ///
+    /// # Errors
+    /// Returns why a word is none of these.
+    pub fn keys(&self) -> Result<Vec<UsageKey>, String> {
+        self.by.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::parse).collect()
+    }
 }
 
 /// Content of a snapshot.

@@ -7,12 +7,14 @@ use schemars::{Schema, SchemaGenerator};
 
 use crate::query::{
     AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, SnapshotQuery, TimelineQuery,
+    UsageQuery,
 };
 use crate::types::{
     ActionRequest, ActionResponse, AdvanceReservationList, BulkRequest, BulkResponse,
     ChangesResponse, DaemonInfo, DrainRequest, DropReservationRequest, ElementList,
-    ExplainResponse, JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest,
-    ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
+    ExplainResponse, GpuLoadList, JobDetail, JobList, NodeList, QueueList, QueuesRequest,
+    ReserveRequest, ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse,
+    Timeline, UsageList, UsageReport,
 };
 
 /// Id of a route. The daemon matches on it exhaustively, so a route without a handler does not
@@ -59,8 +61,12 @@ pub enum RouteId {
     SetQueues,
     /// List usage per user and queue.
     Usage,
+    /// Sum the usage of a period.
+    UsageReport,
     /// List the nodes with their devices.
     Nodes,
+    /// List the loads of GPUs.
+    GpuLoads,
     /// Drain a node or some of its GPUs.
     Drain,
     /// End the drain of a node or of its GPUs.
@@ -87,11 +93,22 @@ impl RouteId {
     #[must_use]
     pub fn only_reads(self) -> bool {
         use RouteId::{
-            Changes, Elements, Explain, Job, Jobs, Logs, Nodes, Queues, Timeline, Usage,
+            Changes, Elements, Explain, GpuLoads, Job, Jobs, Logs, Nodes, Queues, Timeline, Usage,
+            UsageReport,
         };
         matches!(
             self,
-            Jobs | Job | Elements | Explain | Nodes | Queues | Usage | Timeline | Changes | Logs
+            Jobs | Job
+                | Elements
+                | Explain
+                | Nodes
+                | GpuLoads
+                | Queues
+                | Usage
+                | UsageReport
+                | Timeline
+                | Changes
+                | Logs
         )
     }
 }
@@ -338,7 +355,17 @@ pub const ROUTES: &[Route] = &[
         errors: TEXT,
     },
     get(RouteId::Usage, "/v1/usage", "GPU-seconds per user and queue.", json!(UsageList)),
+    Route {
+        query: query!(UsageQuery),
+        ..get(
+            RouteId::UsageReport,
+            "/v1/usage/report",
+            "Sum the GPU-seconds that were held in a period, and those of attempts that failed or were restarted.",
+            json!(UsageReport),
+        )
+    },
     get(RouteId::Nodes, "/v1/nodes", "List nodes and their devices.", json!(NodeList)),
+    get(RouteId::GpuLoads, "/v1/gpus", "List GPUs with their loads.", json!(GpuLoadList)),
     Route {
         request: json!(DrainRequest),
         ..act(

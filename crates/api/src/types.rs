@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use muster_model::unit::{GpuMilli, Span, Time};
 use muster_model::view::{
-    AdvanceReservationView, DeviceBar, ElementRow, Explanation, GangView, JobState, JobView,
-    MetricView, MissingOutput, NodeView, QueueView, UsageView,
+    AdvanceReservationView, DeviceBar, ElementRow, Explanation, GangView, GpuLoadView, JobState,
+    JobView, MetricView, MissingOutput, NodeView, QueueView, UsageRow, UsageView,
 };
 use muster_model::{ElementId, JobId, NodeName, OutputFiles};
 use schemars::JsonSchema;
@@ -359,6 +359,28 @@ pub struct UsageList {
     pub now: Time,
     /// Usage, ordered by user and queue.
     pub rows: Vec<UsageView>,
+}
+
+/// GPUs with their loads.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct GpuLoadList {
+    /// Present time by the daemon's clock.
+    pub now: Time,
+    /// GPUs, by node and index.
+    pub gpus: Vec<GpuLoadView>,
+}
+
+/// Usage in a period.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct UsageReport {
+    /// Present time by the daemon's clock.
+    pub now: Time,
+    /// Start of the period.
+    pub since: Time,
+    /// End of the period.
+    pub until: Time,
+    /// Rows in the order of their GPU-seconds, most first.
+    pub rows: Vec<UsageRow>,
 }
 
 /// Elements of an array or sweep, by index.

@@ -24,4 +24,5 @@ pub mod record;
 pub mod segments;
 pub mod socket;
 pub mod supervise;
+pub mod times;
 pub mod wire;

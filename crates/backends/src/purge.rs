@@ -11,6 +11,7 @@ use rustix::io;
 
 use crate::record::{CLAIM, EXIT, LOG, ORDER};
 use crate::segments::{self, LOST};
+use crate::times::TIMES;
 
 /// Deletes the output of one task; its claim and exit record, unless its order is still there; and
 /// then the directories up to that of the job, as far as they are empty. Files that are already
@@ -62,7 +63,7 @@ fn output_files(task: &OwnedFd) -> Vec<String> {
     let entries = Dir::read_from(task).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
     let is_output = |name: &str| {
-        [LOG, LOST].contains(&name) || segments::start_in(Path::new(LOG), name).is_some()
+        [LOG, LOST, TIMES].contains(&name) || segments::start_in(Path::new(LOG), name).is_some()
     };
     names.filter(|name| is_output(name)).collect()
 }

@@ -26,6 +26,7 @@ use crate::device_files::ClosedDeviceFiles;
 use crate::epoch::Epoch;
 use crate::process::ProcessKey;
 use crate::segments;
+use crate::times::TIMES;
 
 /// Version of the records that this build writes. Older versions are read; newer ones are rejected
 /// with [`RecordError::Newer`].
@@ -389,6 +390,11 @@ impl TaskDir {
     /// Creates the log. Fails if the name exists, in particular as a symbolic link.
     pub fn create_log(&self) -> Result<File, RecordError> {
         create_log_at(self.log())
+    }
+
+    /// Creates the file of the times of the output, as [`TaskDir::create_log`] does.
+    pub fn create_times(&self) -> Result<File, RecordError> {
+        create_log_at(self.path.join(TIMES))
     }
 
     /// Creates the file for the output from position `start` on, as [`TaskDir::create_log`] does.

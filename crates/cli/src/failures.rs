@@ -10,8 +10,8 @@ use muster_model::{JobId, Outcome, Rank};
 use muster_report::style::clean;
 
 use crate::app::App;
-use crate::follow;
 use crate::jobref::JobTarget;
+use crate::logs::{self, Ranks};
 
 /// Number of last lines that are shown of a task.
 const LINES: u32 = 10;
@@ -22,9 +22,9 @@ const END_BYTES: usize = 16 << 10;
 /// Most tasks whose output is shown: jobs fail by the hundred.
 const MOST: usize = 3;
 
-/// Prints the outcome of each job that did not succeed, with the end of the output that says why. The output of rank
-/// `seen` was shown before.
-pub async fn print(app: &App, client: &Client, rows: &[JobView], seen: Option<Rank>) {
+/// Prints the outcome of each job that did not succeed, with the end of the output that says why, unless its ranks are
+/// in `seen`: shown before.
+pub async fn print(app: &App, client: &Client, rows: &[JobView], seen: Option<Ranks>) {
     for row in rows {
         if let Some(outcome) = failed(row).find_map(|element| element.outcome.as_ref()) {
             let outcome = clean(&outcome.to_string()).into_owned();
@@ -36,13 +36,13 @@ pub async fn print(app: &App, client: &Client, rows: &[JobView], seen: Option<Ra
         app.ui.status(text.trim_end());
     }
     for row in rows.iter().filter(|row| row.array.is_some_and(|array| array.failed > 0)) {
-        print_elements(app, client, row.job).await;
+        print_elements(app, client, row.job, seen).await;
     }
 }
 
 /// Prints which elements of an array failed, and the end of the output of the first of them. Elements that cannot be
 /// read change no result.
-async fn print_elements(app: &App, client: &Client, job: JobId) {
+async fn print_elements(app: &App, client: &Client, job: JobId, seen: Option<Ranks>) {
     let Ok(list) = client.elements(job).await else { return };
     let failed: Vec<&ElementRow> = list.failed().collect();
     for row in failed.iter().take(MOST) {
@@ -57,7 +57,7 @@ async fn print_elements(app: &App, client: &Client, job: JobId) {
     }
     let first =
         failed.iter().find_map(|row| Some((row.index, failed_rank(row.outcome.as_ref()?)?)));
-    if let Some((index, rank)) = first {
+    if let Some((index, rank)) = first.filter(|(_, rank)| !is_in(seen, *rank)) {
         let target = JobTarget { job, index: Some(index) };
         let lines = end_of_output(client, target, rank).await.unwrap_or_default();
         if !lines.is_empty() {
@@ -69,11 +69,11 @@ async fn print_elements(app: &App, client: &Client, job: JobId) {
 
 /// Returns the ends of the outputs of the tasks that failed first: one text for each element that failed, of [`MOST`]
 /// at most. A target with an index is one element of its job; of a whole array, elements that have ended are not in
-/// the row. The output of rank `seen` is left out.
+/// the row. The output of the ranks in `seen` is left out.
 pub async fn last_lines(
     client: &Client,
     jobs: impl IntoIterator<Item = (&JobView, JobTarget)>,
-    seen: Option<Rank>,
+    seen: Option<Ranks>,
 ) -> Vec<String> {
     let tasks = jobs.into_iter().flat_map(|(row, target)| {
         failed(row).filter_map(move |element| {
@@ -83,7 +83,7 @@ pub async fn last_lines(
         })
     });
     let tasks: Vec<(JobTarget, Rank)> =
-        tasks.filter(|(_, rank)| Some(*rank) != seen).take(MOST).collect();
+        tasks.filter(|(_, rank)| !is_in(seen, *rank)).take(MOST).collect();
     let mut texts = Vec::new();
     for (target, rank) in tasks {
         // An output that cannot be read changes no result.
@@ -93,6 +93,14 @@ pub async fn last_lines(
         }
     }
     texts
+}
+
+fn is_in(seen: Option<Ranks>, rank: Rank) -> bool {
+    match seen {
+        None => false,
+        Some(Ranks::One(one)) => one == rank.0,
+        Some(Ranks::All | Ranks::Usual) => true,
+    }
 }
 
 fn failed(row: &JobView) -> impl Iterator<Item = &ElementView> {
@@ -135,7 +143,7 @@ async fn end_of_output(client: &Client, target: JobTarget, rank: Rank) -> Result
         tail: Some(LINES),
         ..LogQuery::default()
     };
-    let mut stream = follow::open(client, target, &query).await?;
+    let mut stream = logs::open(client, target, &query).await?;
     let mut bytes = Vec::new();
     while let Some(chunk) = stream.next().await {
         bytes.extend(chunk?);

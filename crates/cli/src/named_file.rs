@@ -32,11 +32,10 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub type Stream = BoxStream<'static, std::result::Result<Vec<u8>, ClientError>>;
 
 /// Output file of one task.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct NamedFile {
-    path: PathBuf,
-    /// True if all ranks write to the same file.
-    pub is_shared: bool,
+    /// Path of the file.
+    pub path: PathBuf,
 }
 
 /// Returns the file of a rank; `None` if Muster stores the output itself.
@@ -76,7 +75,7 @@ pub fn of(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Optio
         ))
         .into());
     }
-    Ok(Some(NamedFile { path, is_shared: !output::is_per_rank(pattern) }))
+    Ok(Some(NamedFile { path }))
 }
 
 /// Returns the index in the name of an element's file; `None` for a job that is neither an array

@@ -277,12 +277,13 @@ pub fn keys() -> KeyReceiver {
 }
 
 /// Raw mode of the terminal on stdin, undone when dropped.
-struct RawMode {
+pub struct RawMode {
     saved: Termios,
 }
 
 impl RawMode {
-    fn enter() -> Result<Self> {
+    /// Reads keys from now on as they are typed, and shows none of them.
+    pub fn enter() -> Result<Self> {
         let saved = tcgetattr(io::stdin()).context("cannot read the terminal's mode")?;
         let mut raw = saved.clone();
         raw.make_raw();

@@ -33,14 +33,19 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// Follows these jobs, ended or not.
+    /// Waits for these jobs, ended or not.
     pub fn of(client: &Client, jobs: &[JobId]) -> Self {
+        client.set_wait_mode(WaitMode::WaitForJobs);
+        Self::looking_at(client, jobs)
+    }
+
+    /// Follows these jobs, ended or not, in the wait mode that the caller has set.
+    pub fn looking_at(client: &Client, jobs: &[JobId]) -> Self {
         let filter = |jobs: &[JobId]| {
             let ids: Vec<String> = jobs.iter().map(JobId::to_string).collect();
             JobFilter { ids: Some(ids.join(",")), ..JobFilter::default() }
         };
         let filters = jobs.chunks(IDS_AT_ONCE).map(filter).collect();
-        client.set_wait_mode(WaitMode::WaitForJobs);
         Self::new(client, filters)
     }
 

@@ -97,6 +97,7 @@ impl Core {
             backend: parts.backend.clone(),
             about: Arc::new(about),
             stop: stop.clone(),
+            loads: Arc::default(),
             snapshots: Arc::new(Semaphore::new(1)),
         };
         let mut dispatcher = Dispatcher {

@@ -16,7 +16,7 @@ pub use pods::{JobTask, present_roles, tasks};
 pub use roles::{JobRole, roles};
 use state::JobStatus;
 pub use used::{UsedGpuTime, used};
-pub use view::{view, with_element};
+pub use view::{elements, view, with_element};
 
 use crate::names;
 

@@ -136,9 +136,18 @@ pub fn parts(pattern: &str) -> Result<Vec<PatternPart>, String> {
 /// Returns true when the pattern gives each rank its own file.
 #[must_use]
 pub fn is_per_rank(pattern: &str) -> bool {
-    parts(pattern).is_ok_and(|parts| {
-        parts.iter().any(|part| matches!(part, PatternPart::Mark(OutputMark::Rank, _)))
-    })
+    has_mark(pattern, |mark| mark == OutputMark::Rank)
+}
+
+/// Returns true when the pattern gives each element of an array or service its own files.
+#[must_use]
+pub fn is_per_element(pattern: &str) -> bool {
+    has_mark(pattern, |mark| matches!(mark, OutputMark::Job | OutputMark::Index))
+}
+
+fn has_mark(pattern: &str, is_it: impl Fn(OutputMark) -> bool) -> bool {
+    let is_wanted = |part: &PatternPart| matches!(part, PatternPart::Mark(mark, _) if is_it(*mark));
+    parts(pattern).is_ok_and(|parts| parts.iter().any(is_wanted))
 }
 
 /// Task whose output file is named.
@@ -224,5 +233,6 @@ mod tests {
         }
         assert!(parts(&"x".repeat(MOST_BYTES + 1)).is_err());
         assert!(is_per_rank("a%t") && !is_per_rank("a%j"));
+        assert!(is_per_element("a%j") && is_per_element("%4a") && !is_per_element("%A-%t"));
     }
 }

@@ -4,6 +4,8 @@
 mod elements;
 mod explanation;
 mod gang;
+mod load;
+mod usage;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,8 @@ pub use explanation::{
     PatienceView, PlacedOn, PlacementView, PreemptedView, ReservedCapacity, UsedOutside,
 };
 pub use gang::{GangPods, GangSource, GangView};
+pub use load::{GpuLoad, GpuLoadView};
+pub use usage::{HeldGpus, HoldingEnd, UsageKey, UsageRow, UsageSum, UsageView};
 
 use crate::advance_reservation::AdvanceReservationTimes;
 use crate::id::{AdvanceReservationName, ElementId, JobId, NodeName, QueueName, Rank, UserName};
@@ -650,21 +654,6 @@ pub struct MissingOutput {
     pub dropped_after: u64,
     /// Bytes that were not written because the disk was full; the output marks the places.
     pub disk_full: u64,
-}
-
-/// Usage of one user in one queue: one row of `muster usage`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct UsageView {
-    /// Login name of the user.
-    pub user: UserName,
-    /// Queue of the usage.
-    pub queue: QueueName,
-    /// Number of elements that ended or run.
-    pub jobs: u64,
-    /// GPU-seconds held, without decay, running elements included.
-    pub gpu_secs: u64,
-    /// Decayed GPU-seconds, which count for fair share now.
-    pub decayed_gpu_secs: u64,
 }
 
 /// Returns the devices of a set as indices for the wire format.

@@ -35,6 +35,7 @@ pub mod simulate;
 pub mod style;
 pub mod table;
 pub mod timeline;
+pub mod top;
 mod topology;
 pub mod trace;
 pub mod usage;

@@ -7,6 +7,9 @@ use muster_model::{Device, gpu_model};
 
 use super::DetectedGpu;
 
+/// Directory of graphics cards.
+pub const DRM: &str = "/sys/class/drm";
+
 /// AMD's PCI vendor id.
 const VENDOR: u32 = 0x1002;
 
@@ -14,16 +17,34 @@ const VENDOR: u32 = 0x1002;
 /// a unique id (integrated graphics) are left out: ROCm can select a device only by that id.
 #[must_use]
 pub fn gpus(drm: &Path) -> Vec<DetectedGpu> {
+    let gpu = |card: &Path| Some(DetectedGpu { device: device(card)?, files: device_files(card) });
+    cards(drm).iter().filter_map(|card| gpu(card)).collect()
+}
+
+/// Returns the directory of the card that has this UUID.
+pub(super) fn card(drm: &Path, wanted: &str) -> Option<PathBuf> {
+    cards(drm).into_iter().find(|card| uuid(card).is_some_and(|uuid| uuid == wanted))
+}
+
+/// Returns the directories of all cards, in order of card number.
+fn cards(drm: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(drm).into_iter().flatten().flatten();
-    let mut cards: Vec<(u32, std::path::PathBuf)> = entries
+    let mut cards: Vec<(u32, PathBuf)> = entries
         .filter_map(|entry| {
             let number = entry.file_name().to_str()?.strip_prefix("card")?.parse().ok()?;
             Some((number, entry.path().join("device")))
         })
         .collect();
     cards.sort_unstable();
-    let gpu = |card: &Path| Some(DetectedGpu { device: device(card)?, files: device_files(card) });
-    cards.iter().filter_map(|(_, card)| gpu(card)).collect()
+    cards.into_iter().map(|(_, card)| card).collect()
+}
+
+/// Returns the UUID of a card, as ROCr names it in `ROCR_VISIBLE_DEVICES`.
+fn uuid(card: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(card.join("unique_id")).ok()?;
+    let id = text.trim().trim_start_matches("0x").to_lowercase();
+    let is_hex = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then(|| format!("GPU-{id:0>16}"))
 }
 
 /// Returns the device files through which programs can compute on a card: `/dev/dri/renderD128`, and
@@ -47,14 +68,10 @@ fn device(card: &Path) -> Option<Device> {
     if read("vendor").and_then(hex)? != VENDOR {
         return None;
     }
-    let unique_id = read("unique_id")?.trim().trim_start_matches("0x").to_lowercase();
-    let is_hex = !unique_id.is_empty() && unique_id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let memory = read("mem_info_vram_total")?.trim().parse().ok()?;
-    is_hex.then(|| Device {
+    Some(Device {
         model: gpu_model::amd(read("device").and_then(hex).unwrap_or(0)),
-        memory: Bytes(memory),
-        // As ROCr names it in ROCR_VISIBLE_DEVICES.
-        uuid: format!("GPU-{unique_id:0>16}").into(),
+        memory: Bytes(read("mem_info_vram_total")?.trim().parse().ok()?),
+        uuid: uuid(card)?.into(),
         is_virtual: false,
         slice_of: None,
     })

@@ -5,6 +5,7 @@
 
 pub mod amd;
 pub mod foreign;
+pub mod load;
 pub mod nvml;
 
 use std::path::{Path, PathBuf};
@@ -51,7 +52,7 @@ impl DetectedGpus {
 pub fn discover() -> DetectedGpus {
     let described = nvml::describe();
     let mut gpus = nvml::gpus_of(&described);
-    gpus.extend(amd::gpus(Path::new("/sys/class/drm")));
+    gpus.extend(amd::gpus(Path::new(amd::DRM)));
     gpus.truncate(DeviceSet::MAX_DEVICES);
     DetectedGpus { gpus, interconnect: nvml::interconnect(&described) }
 }

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use muster_model::unit::Bytes;
+use muster_model::view::GpuLoad;
 use muster_model::{Device, gpu_model};
 use nvml_wrapper::Nvml;
 
@@ -59,6 +60,23 @@ impl Library {
     #[must_use]
     pub fn utilisation(&self, uuid: &str) -> Option<u32> {
         Some(self.nvml.device_by_uuid(uuid).ok()?.utilization_rates().ok()?.gpu)
+    }
+
+    /// Returns the load of a GPU, or of a slice, of which the library knows the memory only; `None` for what is gone.
+    #[must_use]
+    pub fn load_of(&self, uuid: &str) -> Option<GpuLoad> {
+        let device = self.nvml.device_by_uuid(uuid).ok()?;
+        let watts = |milliwatts: u32| milliwatts / 1000;
+        let load = GpuLoad {
+            busy_percent: device
+                .utilization_rates()
+                .ok()
+                .and_then(|rates| rates.gpu.try_into().ok()),
+            memory_used: device.memory_info().ok().map(|memory| Bytes(memory.used)),
+            power_watts: device.power_usage().ok().map(watts),
+            power_limit_watts: device.enforced_power_limit().ok().map(watts),
+        };
+        (load != GpuLoad::default()).then_some(load)
     }
 
     fn describe_one(device: &nvml_wrapper::Device<'_>) -> Option<NvmlGpu> {

@@ -12,7 +12,8 @@ use std::time::Duration;
 use muster_model::Bytes;
 
 use super::clock;
-use crate::record::{RecordError, TaskDir};
+use crate::record::{self, RecordError, TaskDir};
+use crate::times::OutputTimes;
 
 /// Space that output leaves free for the journal and the records: this many bytes, and never more
 /// than this part of the disk.
@@ -45,6 +46,8 @@ pub(super) struct Log {
     lost: u64,
     lost_in_all: u64,
     counted_at: Option<Duration>,
+    /// `None` once they cannot be written: output is worth more than its times.
+    times: Option<OutputTimes>,
 }
 
 impl Log {
@@ -63,6 +66,7 @@ impl Log {
             lost: 0,
             lost_in_all: 0,
             counted_at: None,
+            times: dir.create_times().ok().map(OutputTimes::new),
         })
     }
 
@@ -75,10 +79,16 @@ impl Log {
         if !self.has_space() {
             return self.lose(bytes.len());
         }
+        self.mark_time();
         let written = self.write(bytes);
         if written < bytes.len() {
             self.lose(bytes.len() - written);
         }
+    }
+
+    fn mark_time(&mut self) {
+        let position = self.start + self.len;
+        self.times.take_if(|times| times.mark(position, clock::now(), record::now_ms).is_err());
     }
 
     /// Writes the count of lost bytes at the end of the output.
@@ -195,6 +205,8 @@ fn write_some(file: &mut File, bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::segments::{self, OutputGaps};
 
@@ -249,10 +261,9 @@ mod tests {
                 (0..1000).map(|line| format!("line {line} {}\n", "x".repeat(line % 7))).collect();
             for chunk in whole.as_bytes().chunks(37) {
                 log.append(chunk);
-                let used: u64 = std::fs::read_dir(temp.path())
-                    .unwrap()
-                    .map(|entry| entry.unwrap().metadata().unwrap().len())
-                    .sum();
+                let files = segments::list(&temp.path().join("output.log")).unwrap();
+                let length = |path: &Path| std::fs::metadata(path).unwrap().len();
+                let used: u64 = files.iter().map(|file| length(&file.path)).sum();
                 assert!(limit == 0 || used <= limit, "{used} of {limit}");
             }
             let missing = segments::missing(&temp.path().join("output.log"));

@@ -3,50 +3,53 @@
 use std::str::FromStr;
 
 use anyhow::Result;
+use regex::bytes::Regex;
 
 use crate::app::App;
 use crate::connect;
-use crate::follow::{self, OutputSelection};
 use crate::jobref::JobRef;
+use crate::logs::{self, OutputSelection, Ranks};
+use crate::past::Past;
 
 /// Show the output of a job's tasks
 ///
-/// Prints what the task of rank 0, or of another --rank, wrote to stdout and stderr. With --follow,
-/// continues until the task has ended. With --rank all, prints the lines of all tasks, each
-/// prefixed with its rank: rank by rank, or with --follow as they are written.
+/// Prints what the tasks wrote to stdout and stderr. Of a job with several tasks, every line is
+/// prefixed with its rank, and of an array, sweep or service also with its element: `[7] 3: …`.
+/// With --follow, continues until the job has ended, and shows lines as they are written; without,
+/// task by task. Of a Ray cluster, rank 0 is shown, which runs the program.
 #[derive(Debug, clap::Args)]
 pub struct LogsArgs {
     /// Job: 3, an array element 3[7], or a name
     #[arg(value_name = "JOB")]
     job: JobRef,
-    /// Follow the output until the task has ended
+    /// Follow the output until the job has ended
     #[arg(short, long)]
     follow: bool,
-    /// Rank of the task, or `all`
-    #[arg(short, long, value_name = "N", default_value = "0")]
-    rank: Ranks,
+    /// Rank of the task, or `all`; by default all, of a Ray cluster 0
+    #[arg(short, long, value_name = "N", value_parser = Ranks::from_str)]
+    rank: Option<Ranks>,
     /// Attempt (start) of the job; by default the last one
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
-    /// Show only this many last lines
+    /// Show only this many last lines of each task
     #[arg(short = 'n', long, value_name = "LINES")]
     tail: Option<u32>,
+    /// Show what was written since then: 10m, 2h, 09:30 or 2026-08-01T06:00:00Z; with --tail, the
+    /// less of both
+    #[arg(long, value_name = "TIME")]
+    since: Option<Past>,
+    /// Show only lines that match this regular expression; --tail counts before it does
+    #[arg(short, long, value_name = "PATTERN")]
+    grep: Option<Regex>,
 }
-
-/// Rank as typed; `None` is all ranks.
-#[derive(Clone, Copy, Debug)]
-struct Ranks(Option<u32>);
 
 impl FromStr for Ranks {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         match text {
-            "all" => Ok(Self(None)),
-            _ => text
-                .parse()
-                .map(|rank| Self(Some(rank)))
-                .map_err(|_| "expected a number, or `all`".to_owned()),
+            "all" => Ok(Self::All),
+            _ => text.parse().map(Self::One).map_err(|_| "expected a number, or `all`".to_owned()),
         }
     }
 }
@@ -58,15 +61,15 @@ pub async fn run(app: &App, args: LogsArgs) -> Result<u8> {
         client.set_wait_mode(muster_api::WaitMode::Watch);
     }
     let target = args.job.resolve(&client).await?;
-    let which = OutputSelection { rank: args.rank.0, attempt: args.attempt, tail: args.tail };
-    if args.rank.0.is_none() {
-        follow::print_all_ranks(app, &client, target, which, args.follow).await?;
-        return Ok(0);
-    }
-    if args.follow {
-        follow::follow(app, &client, target, which).await?
-    } else {
-        follow::print(app, &client, target, which).await?
-    }
+    let now = jiff::Zoned::now();
+    let which = OutputSelection {
+        ranks: args.rank.unwrap_or_default(),
+        attempt: args.attempt,
+        tail: args.tail,
+        since: args.since.map(|since| since.instant(&now)).transpose()?,
+        filter: args.grep,
+        follow: args.follow,
+    };
+    logs::print(app, &client, target, &which).await?;
     Ok(0)
 }

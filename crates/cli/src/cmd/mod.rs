@@ -35,6 +35,7 @@ pub mod serve;
 pub mod show;
 pub mod simulate;
 pub mod stop_daemon;
+pub mod top;
 pub mod trace;
 pub mod usage;
 pub mod verify;
@@ -78,6 +79,7 @@ pub struct Cli {
 pub enum CliCommand {
     Run(Box<run::RunArgs>),
     Ps(ps::PsArgs),
+    Top(top::TopArgs),
     Show(show::ShowArgs),
     Logs(logs::LogsArgs),
     Attach(attach::AttachArgs),
@@ -151,6 +153,7 @@ impl CliCommand {
             | CliCommand::Ray(_)
             | CliCommand::Queues(_)
             | CliCommand::Nodes(_)
+            | CliCommand::Top(_)
             | CliCommand::Names(_) => Endpoint::AnyCluster,
             CliCommand::StopDaemon(_) | CliCommand::WhatIf(_) | CliCommand::Info(_) => {
                 Endpoint::LocalDaemon
@@ -180,6 +183,7 @@ pub async fn run_command(app: &App, command: CliCommand) -> Result<u8> {
     match command {
         CliCommand::Run(args) => run::run(app, *args).await,
         CliCommand::Ps(args) => ps::run(app, args).await,
+        CliCommand::Top(args) => top::run(app, args).await,
         CliCommand::Show(args) => show::run(app, args).await,
         CliCommand::Logs(args) => logs::run(app, args).await,
         CliCommand::Attach(args) => attach::run(app, args).await,

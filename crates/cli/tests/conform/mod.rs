@@ -214,6 +214,11 @@ pub fn an_array_runs_each_of_its_indices(place: &dyn JobPlace) {
         let view = job(place, number);
         let counts = ["total", "succeeded", "failed"].map(|name| view["array"][name].as_u64());
         assert_eq!(counts, [Some(4), Some(3), Some(1)], "{view}");
+        let table = said(place, &["show", &number.to_string(), "--elements", "--all"]);
+        let rows = |word: &str| table.lines().filter(|line| line.contains(word)).count();
+        assert_eq!((rows("done"), rows("failed")), (3, 1), "{table}");
+        // Of all elements: each has written nothing.
+        assert_eq!(said(place, &["logs", &number.to_string()]), "");
         for (index, is_there) in [(7, true), (6, false)] {
             let (code, _, said) = place.call(&["logs", &format!("{number}[{index}]")]);
             assert_eq!(code == 0, is_there, "{index}: {said}");

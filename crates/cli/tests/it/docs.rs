@@ -49,6 +49,7 @@ fn every_verb_has_help_in_both_lengths() {
     let verbs = [
         "run",
         "ps",
+        "top",
         "show",
         "logs",
         "attach",

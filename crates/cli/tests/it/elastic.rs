@@ -85,6 +85,7 @@ fn a_gang_starts_with_what_fits_grows_and_shrinks_from_checkpoint_to_checkpoint(
     assert_eq!(home.job(GANG).state, JobState::Running, "until it has saved");
     home.open("save1");
     until_it_runs(&home, 2, 4, "step 1");
+    let follower = home.spawn(&["logs", "-f", &GANG.to_string()]);
     // 3. Another job needs three GPUs: the gang continues with one rank, beside it.
     let gate = home.gate("later");
     let later = home.sh("--gpus 3", &format!("echo up > up; {gate}"));
@@ -96,11 +97,16 @@ fn a_gang_starts_with_what_fits_grows_and_shrinks_from_checkpoint_to_checkpoint(
     until_it_runs(&home, 3, 1, "step 2");
     home.until("who came later runs", || home.path("up").exists());
     assert_eq!(home.job(GANG).state, JobState::Running, "beside it");
-    let log = home.words(&format!("logs {GANG}")).ok().stdout;
+    let log = home.words(&format!("logs -r 0 {GANG}")).ok().stdout;
     assert_eq!(log, "3: 0 of 1, 1 agents, step 2\n", "the last attempt's");
     // 4. It never failed, so it ends as any job does, though it may not restart.
     home.open("go");
     home.words(&format!("wait {GANG}")).ok();
+    // Who followed it saw each rank as long as there was one.
+    let followed = follower.wait_with_output().unwrap();
+    let followed = String::from_utf8_lossy(&followed.stdout).into_owned();
+    assert!(followed.contains("3: 2: 3 of 4"), "{followed}");
+    assert!(followed.contains("0: 3: 0 of 1"), "{followed}");
     home.open("later");
     home.words(&format!("wait {later}")).ok();
 }

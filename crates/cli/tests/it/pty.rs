@@ -19,6 +19,8 @@ pub struct Typist {
     seen: Arc<Mutex<Vec<u8>>>,
     /// Kept open, so that the terminal outlives the child and its mode can be checked.
     pub far: OwnedFd,
+    /// Number of bytes of output up to the end of what [`Typist::until_next`] waited for last.
+    at: usize,
 }
 
 impl Typist {
@@ -69,7 +71,7 @@ impl Typist {
                 shared.lock().unwrap().extend_from_slice(&buffer[..read]);
             }
         });
-        Self { child, near, seen, far }
+        Self { child, near, seen, far, at: 0 }
     }
 
     /// Returns all output so far.
@@ -80,9 +82,26 @@ impl Typist {
     /// Waits until a text is shown.
     #[track_caller]
     pub fn until(&self, text: &str) {
+        self.wait_for(text, 0);
+    }
+
+    /// Waits until a text is shown after the one that this has waited for last.
+    #[track_caller]
+    pub fn until_next(&mut self, text: &str) {
+        let found = self.wait_for(text, self.at);
+        self.at = found + text.len();
+    }
+
+    /// Waits until a text is shown after so many bytes; returns its place.
+    #[track_caller]
+    fn wait_for(&self, text: &str, from: usize) -> usize {
         let deadline = Instant::now() + PATIENCE;
-        while !self.seen().contains(text) {
-            assert!(Instant::now() < deadline, "`{text}` was never shown:\n{}", self.seen());
+        loop {
+            let seen = self.seen();
+            if let Some(found) = seen.get(from..).and_then(|rest| rest.find(text)) {
+                return from + found;
+            }
+            assert!(Instant::now() < deadline, "`{text}` was not shown:\n{seen}");
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }

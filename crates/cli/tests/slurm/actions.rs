@@ -89,6 +89,15 @@ fn elements_of_a_sweep_have_their_values() {
     let said = |index: u32| muster.output(&["logs", &format!("{job}[{index}]")]);
     assert_eq!(said(0), "1e-4|a  b|a  b|{lr}|");
     assert_eq!(said(3), "3e-4|it's|it's|{lr}|");
+    let all = muster.output(&["logs", &job.to_string()]);
+    assert_eq!(all.lines().next(), Some("[0] 1e-4|a  b|a  b|{lr}|"), "{all}");
+    assert_eq!(all.lines().count(), 4);
+    let table = muster.output(&["show", &job.to_string(), "--elements", "--sort", "lr"]);
+    let heads: Vec<&str> = table.lines().next().unwrap_or_default().split_whitespace().collect();
+    assert_eq!(heads, ["element", "lr", "name", "state", "step", "loss"], "{table}");
+    assert_eq!(table.lines().filter(|line| line.contains("done")).count(), 4, "{table}");
+    let refused = muster.call(&["logs", &job.to_string(), "--since", "1h"]);
+    assert!(refused.code != 0 && refused.stderr.contains("when output was written"), "{refused:?}");
 }
 
 #[test]

@@ -14,7 +14,10 @@ fn the_five_line_job_runs_on_two_nodes_with_eight_gpus_each() {
     let job = muster.submit(&format!("name: five\nnodes: 2\ngpus: 8\ntime: 5m\nrun: {run}\n"))[0]
         .to_string();
     assert_eq!(muster.call(&["wait", &job]).code, 0);
-    assert_eq!(muster.output(&["logs", &job]), "0 2 0 0 1 2 8 0,1,2,3,4,5,6,7\n");
+    assert_eq!(
+        muster.output(&["logs", &job]),
+        "0: 0 2 0 0 1 2 8 0,1,2,3,4,5,6,7\n1: 1 2 1 0 1 2 8 0,1,2,3,4,5,6,7\n"
+    );
     assert_eq!(muster.output(&["logs", &job, "--rank", "1"]), "1 2 1 0 1 2 8 0,1,2,3,4,5,6,7\n");
 }
 
@@ -53,7 +56,7 @@ run: |
 "#;
     let job = muster.submit(text)[0].to_string();
     assert_eq!(muster.call(&["wait", &job]).code, 0, "{}", muster.output(&["logs", &job]));
-    assert_eq!(muster.output(&["logs", &job]), "0 6 2\nall met\n");
+    assert_eq!(muster.output(&["logs", &job, "-r", "0"]), "0 6 2\nall met\n");
     assert_eq!(muster.output(&["logs", &job, "-r", "5"]), "5 6 2\n");
 }
 
@@ -176,7 +179,7 @@ fn who_was_preempted_is_queued_again_and_keeps_both_logs() {
     )[0];
     // Slurm reports the job as running before any rank has started; a job that ends then has no
     // log.
-    let log = || muster.call(&["logs", &low.to_string()]).stdout;
+    let log = || muster.call(&["logs", &low.to_string(), "-r", "0"]).stdout;
     cluster.until("its rank runs", || log() == "attempt 1 after 0\n");
     let high = muster
         .submit("name: high\nnodes: 8\ngpus: 8\ntime: 2m\nslurm: {qos: high}\nrun: 'true'\n")[0];
@@ -188,8 +191,19 @@ fn who_was_preempted_is_queued_again_and_keeps_both_logs() {
         "{view}"
     );
     assert_eq!(muster.call(&["wait", &high.to_string(), &low.to_string()]).code, 0);
-    assert_eq!(muster.output(&["logs", &low.to_string(), "--attempt", "1"]), "attempt 1 after 0\n");
-    assert_eq!(muster.output(&["logs", &low.to_string()]), "attempt 2 after 1\n");
+    let of = |attempt: &[&str]| {
+        muster.output(&[&["logs", &low.to_string(), "-r", "0"], attempt].concat())
+    };
+    assert_eq!(of(&["--attempt", "1"]), "attempt 1 after 0\n");
+    assert_eq!(of(&[]), "attempt 2 after 1\n");
+    // Both runs count, the first as one after which it started again.
+    let usage: serde_json::Value =
+        serde_json::from_str(&muster.output(&["usage", "--since", "1h", "--by", "job", "--json"]))
+            .unwrap();
+    let rows = usage["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["job"] == low).unwrap_or_else(|| panic!("{usage}"));
+    assert_eq!(row["attempts"], 2, "{usage}");
+    assert!(row["restarted_gpu_secs"].as_u64() > Some(0), "{usage}");
 }
 
 #[test]

@@ -34,6 +34,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 enum OutputState {
     /// The element has not started.
     NotStarted,
+    /// The attempt has no task of this rank: an elastic gang changes its size.
+    NoRank {
+        /// Number of tasks of the attempt.
+        tasks: usize,
+        /// True when no other attempt follows.
+        last: bool,
+    },
     /// The element has an attempt.
     At {
         /// Attempt whose output is read.
@@ -66,7 +73,7 @@ pub(crate) async fn read(
 
     // 2. Report errors before the response begins.
     let standing = source.output_state().await?;
-    if !query.follow {
+    if !query.follow || matches!(standing, OutputState::NoRank { .. }) {
         source.require_output(standing)?;
     }
 
@@ -114,8 +121,10 @@ impl OutputReader {
                         return Ok(());
                     }
                 }
-                OutputState::At { last: true, .. } => return Ok(()),
-                OutputState::At { .. } | OutputState::NotStarted => tokio::select! {
+                OutputState::At { last: true, .. } | OutputState::NoRank { last: true, .. } => {
+                    return Ok(());
+                }
+                _ => tokio::select! {
                     changed = revision.changed() => {
                         changed.map_err(|_| io::Error::other("the daemon is stopping"))?;
                     }
@@ -128,12 +137,19 @@ impl OutputReader {
     /// Streams one attempt's output; with `follow`, until its task writes no more.
     async fn copy(&self, id: AttemptId, begin: ReadStart, chunks: &ChunkSender) -> io::Result<()> {
         let mut file = LogFile::new(self.app.backend.log_path(id, self.rank()), begin);
+        let mut revision = self.app.revision.clone();
+        revision.mark_changed();
+        let mut over = false;
         loop {
-            // Checked before reading, so that output written before the end is still read.
-            let over = match self.output_state().await.map_err(broken)? {
-                OutputState::At { id: now, over, .. } => over || now != id,
-                OutputState::NotStarted => true,
-            };
+            // Checked before reading, so that output written before the end is still read. Only after a change:
+            // hundreds of ranks may be followed.
+            if revision.has_changed().unwrap_or(true) {
+                revision.mark_unchanged();
+                over = match self.output_state().await.map_err(broken)? {
+                    OutputState::At { id: now, over, .. } => over || now != id,
+                    OutputState::NotStarted | OutputState::NoRank { .. } => true,
+                };
+            }
             while let Some(chunk) = file.read().await? {
                 if chunks.send(Ok(chunk)).await.is_err() {
                     return Ok(());
@@ -162,7 +178,7 @@ impl OutputReader {
         };
         match chosen {
             Some(attempt) if self.rank().0 as usize >= attempt.placement.len() => {
-                Err(self.no_rank(attempt.placement.len()))
+                Ok(OutputState::NoRank { tasks: attempt.placement.len(), last: true })
             }
             Some(attempt) => Ok(OutputState::At { id: attempt.id, over: true, last: true }),
             None => Err(ApiFailure::NotFound(format!("{} has no such attempt", self.name()))),
@@ -176,7 +192,7 @@ impl OutputReader {
         if attempt > current || wanted == Some(0) {
             return Err(ApiFailure::NotFound(format!(
                 "{} has had {current} attempts so far",
-                "{} has had only {current} attempts",
+                self.name()
             )));
         }
         if attempt == 0 {
@@ -190,7 +206,8 @@ impl OutputReader {
             matches!(view.state, JobState::Starting | JobState::Running | JobState::Stopping);
         let task = view.tasks.iter().find(|task| task.rank == self.rank());
         if attempt == current && task.is_none() && !view.tasks.is_empty() {
-            return Err(self.no_rank(view.tasks.len()));
+            let last = wanted.is_some() || view.state.is_final();
+            return Ok(OutputState::NoRank { tasks: view.tasks.len(), last });
         }
         let over =
             attempt < current || !active || task.is_none_or(|task| task.stage == TaskStage::Ended);
@@ -217,6 +234,7 @@ impl OutputReader {
                     self.name()
                 )))
             }
+            OutputState::NoRank { tasks, .. } => Err(self.no_rank(tasks)),
             OutputState::At { .. } => Ok(()),
         }
     }

@@ -8,6 +8,7 @@ mod elements;
 mod extract;
 mod jobs;
 mod list;
+mod loads;
 mod logs;
 mod nodes;
 mod queues;
@@ -16,6 +17,7 @@ mod snapshot;
 mod submit;
 pub(crate) mod task;
 mod timeline;
+mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,6 +50,8 @@ pub(crate) struct ApiState {
     pub(crate) about: Arc<About>,
     /// Set to true to stop the daemon.
     pub(crate) stop: watch::Sender<bool>,
+    /// Loads of the GPUs of this machine.
+    pub(crate) loads: Arc<GpuLoads>,
     /// Permit for one snapshot at a time, since each holds a copy of the state.
     pub(crate) snapshots: Arc<Semaphore>,
 }
@@ -103,8 +107,10 @@ fn handler(route: &Route) -> MethodRouter<ApiState> {
         RouteId::Attach => on(filter, attach::attach),
         RouteId::Queues => on(filter, queues::list),
         RouteId::SetQueues => on(filter, queues::set),
-        RouteId::Usage => on(filter, queues::usage),
+        RouteId::Usage => on(filter, usage::list),
+        RouteId::UsageReport => on(filter, usage::report),
         RouteId::Nodes => on(filter, nodes::list),
+        RouteId::GpuLoads => on(filter, loads::list),
         RouteId::Drain => on(filter, nodes::drain),
         RouteId::Resume => on(filter, nodes::resume),
         RouteId::Reservations => on(filter, advance_reservations::list),
@@ -127,5 +133,6 @@ async fn method_not_allowed() -> Response {
 
 pub(crate) use extract::{JobPath, Params};
 pub(crate) use jobs::{owner, read as read_store};
+pub(crate) use loads::GpuLoads;
 
 use extract::{JsonBody, OptionalBody};

@@ -1,22 +1,16 @@
-//! Handlers for queues and usage.
-
-use std::collections::BTreeMap;
+//! Handlers for queues.
 
 use axum::Json;
 use axum::extract::State;
-use muster_api::types::{ActionResponse, QueueList, QueuesRequest, UsageList};
-use muster_model::view::{AccessView, UsageView};
-use muster_model::{Protection, QueueName, QueueTree, Span, UserName};
+use muster_api::types::{ActionResponse, QueueList, QueuesRequest};
+use muster_model::view::AccessView;
+use muster_model::{Protection, QueueName, QueueTree, Span};
 use muster_spec::access::{self, Grants};
 
-use super::jobs::read;
 use super::submit::invalid_spec;
 use super::{ApiState, JsonBody};
 use crate::auth::Caller;
 use crate::failure::ApiFailure;
-
-/// Thousandths of GPUs × milliseconds per GPU-second.
-const MILLI_MS_PER_GPU_SEC: u64 = 1_000_000;
 
 pub(super) async fn list(
     State(app): State<ApiState>,
@@ -64,38 +58,4 @@ pub(super) async fn set(
         ));
     }
     Ok(Json(answer))
-}
-
-pub(super) async fn usage(State(app): State<ApiState>) -> Result<Json<UsageList>, ApiFailure> {
-    let now = app.handle.status().await?.now;
-    let decayed = app.handle.usage().await?;
-    let sums = read(&app.reader, move |reader| reader.usage(now)).await?;
-
-    let mut rows: BTreeMap<(UserName, QueueName), UsageView> = BTreeMap::new();
-    for (user, queue, jobs, milli_ms) in sums {
-        row(&mut rows, user, queue, |view| {
-            view.jobs = jobs;
-            view.gpu_secs = milli_ms / MILLI_MS_PER_GPU_SEC;
-        });
-    }
-    for ((user, queue), secs) in decayed {
-        row(&mut rows, user, queue, |view| view.decayed_gpu_secs = secs);
-    }
-    Ok(Json(UsageList { now, rows: rows.into_values().collect() }))
-}
-
-fn row(
-    rows: &mut BTreeMap<(UserName, QueueName), UsageView>,
-    user: UserName,
-    queue: QueueName,
-    fill: impl FnOnce(&mut UsageView),
-) {
-    let empty = UsageView {
-        user: user.clone(),
-        queue: queue.clone(),
-        jobs: 0,
-        gpu_secs: 0,
-        decayed_gpu_secs: 0,
-    };
-    fill(rows.entry((user, queue)).or_insert(empty));
 }

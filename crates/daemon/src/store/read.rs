@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use muster_model::payload::TaskCommand;
 use muster_model::sweep::Sweep;
 use muster_model::unit::Time;
-use muster_model::view::JobView;
+use muster_model::view::{HeldGpus, HoldingEnd, JobView};
 use muster_model::{
     Attempt, AttemptId, ElementId, JobId, Outcome, OutputFiles, Payload, QueueName, TaskPlacement,
     UserName,
@@ -335,6 +335,53 @@ impl HistoryReader {
             })
             .map_err(store_error)?;
         rows.map(|row| row.map_err(store_error)).collect()
+    }
+
+    /// Calls `take` for every attempt that held resources between `since` and `until`. Those that hold them still hold
+    /// them until `now`.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn each_held(
+        &self,
+        since: Time,
+        until: Time,
+        now: Time,
+        mut take: impl FnMut(HeldGpus),
+    ) -> Result<(), StoreError> {
+        let connection = self.lock();
+        let mut query = connection
+            .prepare_cached(
+                "SELECT attempts.user, attempts.queue, job, name, held_from, attempts.ended, gpu_milli,
+                     gpu_milli_ms, outcome
+                 FROM attempts LEFT JOIN history USING (job)
+                 WHERE (attempts.ended IS NULL OR attempts.ended > ?1) AND held_from < ?2",
+            )
+            .map_err(store_error)?;
+        let held = |row: &Row<'_>| {
+            let from = instant(row.get(4)?);
+            let ended = row.get::<_, Option<i64>>(5)?.map(instant);
+            let to = ended.unwrap_or(now);
+            let constant = unsigned(row.get(6)?).saturating_mul(to.since(from).0);
+            let outcome: Option<String> = row.get(8)?;
+            let outcome: Option<Outcome> = outcome.map(|text| column(8, &text)).transpose()?;
+            Ok(HeldGpus {
+                user: row.get::<_, String>(0)?.into(),
+                queue: row.get::<_, String>(1)?.into(),
+                job: JobId(unsigned(row.get(2)?)),
+                name: row.get(3)?,
+                from,
+                to,
+                gpu_milli_ms: row.get::<_, Option<i64>>(7)?.map_or(constant, unsigned),
+                end: HoldingEnd::of(ended.is_some(), outcome.as_ref()),
+            })
+        };
+        let rows =
+            query.query_map(params![sql(since.0), sql(until.0)], held).map_err(store_error)?;
+        for row in rows {
+            take(row.map_err(store_error)?);
+        }
+        Ok(())
     }
 
     /// Locks the connection; a panicked reader leaves no partial write.

@@ -6,7 +6,7 @@ use futures_util::{AsyncReadExt, StreamExt, stream};
 use muster_api::query::{AttachQuery, LogQuery};
 use muster_api::{Responder, RouteResponse};
 use muster_kubernetes::job::{self, JobTask};
-use muster_kubernetes::names;
+use muster_kubernetes::{instant, names};
 use muster_model::JobId;
 use serde_json::Value;
 
@@ -50,6 +50,9 @@ impl KubernetesScheduler {
         }
         if let Some(lines) = query.tail.filter(|_| query.offset.is_none()) {
             path.push_str(&format!("&tailLines={lines}"));
+        }
+        if let Some(since) = query.since.filter(|_| query.offset.is_none()) {
+            path.push_str(&format!("&sinceTime={}", instant::text(since)));
         }
         let reader = Box::pin(self.server().await?.stream(&path).await?);
         let chunks = stream::try_unfold(reader, |mut reader| async move {

@@ -174,6 +174,7 @@ impl KubernetesScheduler {
             RouteId::Job => {
                 json(&self.detail(job()?, read::<ElementQuery>(&call.query)?.index).await?)
             }
+            RouteId::Elements => json(&self.elements(job()?).await?),
             RouteId::Explain => {
                 json(&self.explain(job()?, read::<ElementQuery>(&call.query)?.index).await?)
             }

@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use muster_api::types::{QueueList, UsageList};
-use muster_model::view::{QueueView, QuotaView, UsageView};
-use muster_model::{GpuMilli, GpuModel, QueueName, Time};
+use muster_api::query::UsageQuery;
+use muster_api::types::{QueueList, UsageList, UsageReport};
+use muster_model::view::{
+    HeldGpus, HoldingEnd, JobState, QueueView, QuotaView, UsageSum, UsageView,
+};
+use muster_model::{GpuMilli, GpuModel, JobId, QueueName, Time};
 use muster_slurm::job::NativeJob;
 use muster_slurm::limits::{self, Association, ClusterLimits, LimitUsage, LimitUsages};
 
-use super::{Result, SlurmScheduler};
+use super::{RequestError, Result, SlurmScheduler};
 use crate::route::now;
 
 /// Root account, which is not shown.
@@ -39,7 +42,7 @@ impl SlurmScheduler {
     /// Sums GPU time of the last thirty days by user and account, beside the decayed usage that
     /// fair share counts.
     pub(super) async fn usage(&self) -> Result<UsageList> {
-        let rows = self.used_since(USED).await?;
+        let rows = self.used_since(USED, &[]).await?;
         let limits = self.limits().await?;
         let now = now();
         let mut sums: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
@@ -59,6 +62,55 @@ impl SlurmScheduler {
             }
         };
         Ok(UsageList { now, rows: sums.into_iter().map(row).collect() })
+    }
+
+    /// Sums the GPU time of a period, also of earlier runs of jobs that were queued again.
+    pub(super) async fn usage_report(&self, query: &UsageQuery) -> Result<UsageReport> {
+        let by = query.keys().map_err(RequestError::refused)?;
+        let now = now();
+        let since = query.since;
+        let until = query.until.unwrap_or(now);
+        let begin = format!("now-{}seconds", now.since(since).as_secs() + 1);
+        let rows = self.used_since(&begin, &["--duplicates"]).await?;
+        let limits = self.limits().await?;
+        // Of the runs of an element, all but the last were followed by another.
+        let element = |row: &NativeJob| (row.job(), row.array_tasks.clone(), row.component);
+        let mut last: BTreeMap<_, Option<Time>> = BTreeMap::new();
+        for row in &rows {
+            let newest = last.entry(element(row)).or_default();
+            *newest = row.start.max(*newest);
+        }
+        let mut sum = UsageSum::new(since, until, &by);
+        for row in rows.iter().filter(|row| !row.nodes.is_empty()) {
+            let Some(from) = row.start else { continue };
+            let is_last = last.get(&element(row)) == Some(&row.start);
+            sum.add(held(row, from, now, is_last, path(&row.account, &limits)));
+        }
+        Ok(UsageReport { now, since, until, rows: sum.rows() })
+    }
+}
+
+/// Returns what one run of a job held.
+fn held(row: &NativeJob, from: Time, now: Time, is_last: bool, queue: QueueName) -> HeldGpus {
+    let to = row.end.unwrap_or(now);
+    let gpus = u64::from(muster_slurm::tres::gpus(&row.tres_allocated));
+    let end = match row.state.state(row.is_held()) {
+        _ if row.end.is_none() => HoldingEnd::Open,
+        _ if !is_last => HoldingEnd::Restarted,
+        // Slurm has queued it again.
+        JobState::Pending | JobState::Held => HoldingEnd::Restarted,
+        JobState::Done | JobState::Cancelled => HoldingEnd::Ended,
+        _ => HoldingEnd::Failed,
+    };
+    HeldGpus {
+        user: row.user.as_str().into(),
+        queue,
+        job: JobId(row.job()),
+        name: Some(row.name.clone()),
+        from,
+        to,
+        gpu_milli_ms: gpus * 1000 * to.since(from).0,
+        end,
     }
 }
 

@@ -9,6 +9,7 @@ mod bulk;
 mod checkpoint;
 mod cluster;
 mod dependency;
+mod elements;
 mod evidence;
 mod explain;
 mod headroom;
@@ -37,7 +38,7 @@ use crate::slurm::rest::RestClient;
 use crate::slurm::tool::Tools;
 use futures_util::future::BoxFuture;
 use muster_api::query::{
-    AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery,
+    AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery, UsageQuery,
 };
 use muster_api::routes::RouteId;
 use muster_api::types::{ActionRequest, BulkRequest, ErrorBody, SubmitRequest};
@@ -189,12 +190,16 @@ impl SlurmScheduler {
             RouteId::Job => {
                 json(&self.detail(job()?, read::<ElementQuery>(&call.query)?.index).await?)
             }
+            RouteId::Elements => json(&self.elements(job()?).await?),
             RouteId::Explain => {
                 json(&self.explain(job()?, read::<ElementQuery>(&call.query)?.index).await?)
             }
             RouteId::Nodes => json(&self.nodes().await?),
             RouteId::Queues => json(&self.queues().await?),
             RouteId::Usage => json(&self.usage().await?),
+            RouteId::UsageReport => {
+                json(&self.usage_report(&read::<UsageQuery>(&call.query)?).await?)
+            }
             RouteId::Timeline => {
                 let seen = self.timeline.lock().expect("no thread panics while holding this lock");
                 json(&seen.timeline(read::<TimelineQuery>(&call.query)?, now()))

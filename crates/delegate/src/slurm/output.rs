@@ -30,6 +30,10 @@ const CHUNK_BYTES: usize = 64 << 10;
 impl SlurmScheduler {
     /// Streams the output of one rank.
     pub(super) async fn output(&self, job: JobId, query: LogQuery) -> Result<RouteResponse> {
+        if query.since.is_some() {
+            return Err(RequestError::refused("Slurm does not record when output was written")
+                .hint("`--tail N` shows the last lines"));
+        }
         // 1. Find the file.
         let records = self.records().await?;
         let resolved = self.resolve(job).await?;
@@ -52,11 +56,7 @@ impl SlurmScheduler {
         let index = query.index.unwrap_or_else(|| first_element(&dir));
         let element = dir.join(index.to_string());
         let rank = query.rank.unwrap_or(0);
-        let find = move |element: &Path| {
-            let attempt = query.attempt.or_else(|| attempts(element).last().copied())?;
-            let path = element.join(attempt.to_string()).join(format!("rank-{rank}.log"));
-            path.exists().then_some(path)
-        };
+        let find = move |element: &Path| rank_file(element, query.attempt, rank);
         let number = record.number.unwrap_or(job.0);
         let target =
             if record.elements > 1 { format!("{number}_{index}") } else { number.to_string() };
@@ -216,6 +216,13 @@ pub(super) fn numbers(dir: &Path) -> Vec<u32> {
         .collect();
     numbers.sort_unstable();
     numbers
+}
+
+/// Returns the output file of a rank, of this attempt or the last one; `None` where it has written nothing.
+pub(super) fn rank_file(element: &Path, attempt: Option<u32>, rank: u32) -> Option<PathBuf> {
+    let attempt = attempt.or_else(|| attempts(element).last().copied())?;
+    let path = element.join(attempt.to_string()).join(format!("rank-{rank}.log"));
+    path.exists().then_some(path)
 }
 
 fn attempts(element: &Path) -> Vec<u32> {

@@ -271,8 +271,9 @@ impl SlurmScheduler {
     }
 
     /// Returns the jobs of all users in the accounting since this time.
-    pub(super) async fn used_since(&self, since: &str) -> Result<Vec<NativeJob>> {
-        Ok(self.sacct(&["--allusers", "--starttime", since]).await?)
+    pub(super) async fn used_since(&self, since: &str, with: &[&str]) -> Result<Vec<NativeJob>> {
+        let words = [&["--allusers", "--starttime", since], with].concat();
+        Ok(self.sacct(&words).await?)
     }
 
     async fn sacct(&self, which: &[&str]) -> std::result::Result<Vec<NativeJob>, ToolError> {

@@ -285,6 +285,7 @@ mod tests {
             is_plain,
             files: muster_model::OutputFiles::default(),
             checkpoint: None,
+            sweep: None,
         };
         assert!(is_lost_in_restart(&row("CANCELLED", "Unknown"), &record(true)));
         assert!(!is_lost_in_restart(&row("CANCELLED", "Unknown"), &record(false)));

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use muster_model::sweep::Sweep;
 use muster_model::{Checkpoint, OutputFiles, Time};
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,9 @@ pub(super) struct SubmissionRecord {
     /// Checkpoint settings, if the job takes checkpoint requests.
     #[serde(default)]
     pub(super) checkpoint: Option<Checkpoint>,
+    /// Parameters of a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sweep: Option<Sweep>,
 }
 
 const RECORD: &str = "job.json";
@@ -310,6 +314,7 @@ mod tests {
             without: Vec::new(),
             is_plain: true,
             checkpoint: None,
+            sweep: None,
         };
         records.keep(&record, "#!/bin/bash\n").unwrap();
         assert_eq!(records.get("a1"), Some(record.clone()));

@@ -171,6 +171,7 @@ impl SlurmScheduler {
                 && one.checked.after_documents.is_empty()
                 && one.spec.begin.is_none(),
             checkpoint: one.spec.checkpoint,
+            sweep: one.checked.sweep.clone(),
         };
         let kept = |error: std::io::Error| {
             RequestError::internal(format!(

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::{
-    ArrayView, ElementView, JobState, JobView, NativeView, RoleView, TaskStage, TaskView,
+    ArrayView, ElementRow, ElementView, JobState, JobView, NativeView, RoleView, TaskStage,
+    TaskView,
 };
 use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Time};
 use muster_slurm::job::NativeJob;
@@ -237,6 +238,17 @@ fn ranges(row: &NativeJob) -> impl Iterator<Item = Option<(u32, u32, u32)>> {
         let step: u32 = step.parse().ok()?;
         (last >= first && step > 0).then_some((first, last, step))
     })
+}
+
+/// Returns the indices of the elements in a row of an array, as far as Slurm names them.
+pub(super) fn indices(row: &NativeJob) -> impl Iterator<Item = u32> {
+    ranges(row).flatten().flat_map(|(first, last, step)| (first..=last).step_by(step as usize))
+}
+
+/// Returns an element of an array as a row of a list.
+pub(super) fn element_row(job: JobId, row: &NativeJob, index: u32) -> ElementRow {
+    let element = element(job.0, row, row.state.state(row.is_held()), &[row]);
+    ElementRow { index, ..ElementRow::of(&element) }
 }
 
 /// Returns whether an element is in a row, or may be among those that Slurm left out.

@@ -262,6 +262,16 @@ fn elements_of_an_array_are_counted_and_shown() {
     assert_eq!(failed.tasks[0].exit, Some(TaskExit::Code { code: 5 }));
     let without = with_element(view.clone(), JobObject { api: BATCH, object: &job }, &all, 6);
     assert_eq!(without, view);
+    // All of them, also one whose pod is gone.
+    let mut gone = job.clone();
+    gone["status"]["completedIndexes"] = json!("0,3");
+    let rows = elements(JobObject { api: BATCH, object: &gone }, &all, "default");
+    let rows: Vec<_> = rows.iter().map(|row| (row.index, row.state, row.attempt)).collect();
+    let indices: Vec<u32> = rows.iter().map(|row| row.0).collect();
+    assert_eq!(indices.len(), 4, "{rows:?}");
+    assert_eq!(rows[1], (5, JobState::Running, 2));
+    assert_eq!(rows[2], (7, JobState::Failed, 1));
+    assert_eq!((rows[0].1, rows[3].1), (JobState::Done, JobState::Done));
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The view of a job, as `muster ps` and `muster show` print it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use muster_model::view::{
-    ArrayView, ElementView, JobState, JobView, NativeView, RoleView, ServiceView,
+    ArrayView, ElementRow, ElementView, JobState, JobView, NativeView, RoleView, ServiceView,
 };
-use muster_model::{Array, ElementId, GpuMilli, Replicas, Span, Time};
+use muster_model::{Array, ElementId, GpuMilli, Outcome, Replicas, Span, Time};
 use serde_json::Value;
 
 use super::{
@@ -97,6 +98,38 @@ pub fn with_element(mut view: JobView, job: JobObject<'_>, pods: &[&Value], inde
         view.elements.sort_by_key(|element| element.element.index);
     }
     view
+}
+
+/// Returns the elements of an array by index, or those of another job. Elements whose pods are gone have their state
+/// from the indices that the controller has counted.
+#[must_use]
+pub fn elements(job: JobObject<'_>, pods: &[&Value], namespace: &str) -> Vec<ElementRow> {
+    let Some(array) = job.array() else {
+        return view(job, pods, namespace).elements.iter().map(ElementRow::of).collect();
+    };
+    let roles = roles(job);
+    let mut of_element: BTreeMap<u32, Vec<JobTask<'_>>> = BTreeMap::new();
+    for task in tasks(job, &roles, pods) {
+        of_element.entry(task.ordinal).or_default().push(task);
+    }
+    let ended =
+        |path: &str| indices(job.object.pointer(path).and_then(Value::as_str).unwrap_or(""));
+    let succeeded = ended("/status/completedIndexes");
+    let failed = ended("/status/failedIndexes");
+    let row = |ordinal: u32| {
+        let own = of_element.get(&ordinal).map_or(&[][..], Vec::as_slice);
+        let mut row = ElementRow::of(&element_of(job, &array, ordinal, own));
+        let is_in =
+            |ranges: &[RangeInclusive<u32>]| ranges.iter().any(|one| one.contains(&ordinal));
+        if own.is_empty() && is_in(&succeeded) {
+            row.state = JobState::Done;
+            row.outcome = Some(Outcome::Succeeded);
+        } else if own.is_empty() && is_in(&failed) {
+            row.state = JobState::Failed;
+        }
+        row
+    };
+    (0..array.count()).map(row).collect()
 }
 
 fn role_view(role: &JobRole) -> RoleView {
@@ -251,7 +284,7 @@ fn counts(job: JobObject<'_>, array: &Array) -> ArrayView {
     let succeeded = count("/status/succeeded");
     // With a limit for each index, pods of later attempts count as failed, too.
     let failed = match job.object.pointer("/status/failedIndexes").and_then(Value::as_str) {
-        Some(text) => indices_in(text),
+        Some(text) => count_of(&indices(text)),
         None => count("/status/failed"),
     };
     let active = count("/status/active");
@@ -265,14 +298,15 @@ fn counts(job: JobObject<'_>, array: &Array) -> ArrayView {
     }
 }
 
-/// Returns how many indices a text such as `1,3-5` holds.
-fn indices_in(text: &str) -> u32 {
-    let count = |part: &str| match part.split_once('-') {
-        Some((first, last)) => {
-            let bounds = first.parse::<u32>().ok().zip(last.parse::<u32>().ok());
-            bounds.map_or(0, |(first, last)| last.saturating_sub(first) + 1)
-        }
-        None => u32::from(part.parse::<u32>().is_ok()),
+/// Returns the ranges of indices in a text such as `1,3-5`.
+fn indices(text: &str) -> Vec<RangeInclusive<u32>> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
     };
-    text.split(',').map(count).sum()
+    text.split(',').filter_map(range).collect()
+}
+
+fn count_of(ranges: &[RangeInclusive<u32>]) -> u32 {
+    ranges.iter().map(|range| (range.end() + 1).saturating_sub(*range.start())).sum()
 }

@@ -14,7 +14,7 @@ use anyhow::Result;
 use muster_api::Client;
 use muster_api::types::SubmitResponse;
 use muster_daemon::VirtualGpus;
-use muster_model::{ClusterName, JobId, Rank};
+use muster_model::{ClusterName, JobId};
 use muster_report::watch::summary;
 use muster_slurm::import;
 use serde_json::{Map, Value};
@@ -25,8 +25,8 @@ use crate::connect;
 use crate::dashes;
 use crate::exit::{Failure, INTERRUPTED};
 use crate::failures;
-use crate::follow;
 use crate::jobref::JobTarget;
+use crate::logs::{self, OutputSelection, Ranks};
 use crate::on::On;
 use crate::points_file;
 use crate::remote;
@@ -306,22 +306,17 @@ async fn follow_one(app: &App, client: &Client, responses: &[SubmitResponse]) ->
         .hint("`muster logs -f JOB` follows one of them")
         .into());
     };
-    if job.elements > 1 {
-        submit::print(app, client, responses, false, true)?;
-        return Err(Failure::usage("--follow shows the output of one task, but this is an array")
-            .hint(format!("`muster logs -f {}[INDEX]` follows one element", client.label(job.job)))
-            .into());
-    }
     let target = JobTarget { job: job.job, index: None };
-    tokio::select! {
-        shown = follow::follow(app, client, target, follow::OutputSelection::default()) => shown?,
+    let which = OutputSelection { follow: true, ..OutputSelection::default() };
+    let shown = tokio::select! {
+        shown = logs::print(app, client, target, &which) => shown?,
         _ = tokio::signal::ctrl_c() => {
             detach(app, client, &[job.job]);
             return Ok(INTERRUPTED);
         }
-    }
+    };
     let rows = Tracker::of(client, &[job.job]).until_ended().await?.jobs;
-    failures::print(app, client, &rows, Some(Rank(0))).await;
+    failures::print(app, client, &rows, Some(shown)).await;
     Ok(track::exit_code(&rows))
 }
 
@@ -345,7 +340,7 @@ async fn run_interactive(app: &App, client: &Client, jobs: &[JobId]) -> Result<u
         InteractiveEnd::Shown => {}
         // The job ended before this terminal was connected; its output is in its log.
         InteractiveEnd::Missed => {
-            follow::print(app, client, target, follow::OutputSelection::default()).await?
+            logs::print(app, client, target, &OutputSelection::default()).await?;
         }
         InteractiveEnd::Left => {
             let job = client.label(*job);
@@ -355,6 +350,6 @@ async fn run_interactive(app: &App, client: &Client, jobs: &[JobId]) -> Result<u
         }
     }
     let rows = Tracker::of(client, &[*job]).until_ended().await?.jobs;
-    failures::print(app, client, &rows, Some(Rank(0))).await;
+    failures::print(app, client, &rows, Some(Ranks::One(0))).await;
     Ok(track::exit_code(&rows))
 }

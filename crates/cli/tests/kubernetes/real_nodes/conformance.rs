@@ -177,7 +177,7 @@ fn a_gang_waits_whole_and_is_explained_by_its_name() {
     ok(&["cancel", "first"]);
     assert_eq!(place.call(&["wait", "first"]).0, 130);
     assert_eq!(place.call(&["wait", "second"]).0, 0);
-    assert_eq!(ok(&["logs", "second"]), "started\n");
+    assert_eq!(ok(&["logs", "second"]), "0: started\n1: started\n");
     let listed = ok(&["ps", "-a"]);
     assert!(listed.contains("cancelled"), "{listed}");
     assert!(ok(&["cancel", "first"]).contains("had already ended: cancelled"));
@@ -486,6 +486,6 @@ fn a_gang_saves_on_request() {
     fs::write(place.folder().join("may-end"), "").unwrap();
     for name in ["gang", "deaf", "silent", "plain"] {
         assert_eq!(place.call(&["wait", name]).0, 0, "{name}");
-        assert_eq!(place.ok(&["logs", name]), "ended with 0\n", "{name}");
+        assert_eq!(place.ok(&["logs", name, "-r", "0"]), "ended with 0\n", "{name}");
     }
 }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use muster_api::query::LogQuery;
-use muster_backends::segments;
+use muster_backends::{segments, times};
+use muster_model::Time;
 use rustix::fs::OFlags;
 
 /// Number of bytes per read.
@@ -25,16 +26,21 @@ pub(super) enum ReadStart {
     Start,
     /// This byte of the output.
     Byte(u64),
-    /// This many lines before the end.
-    Tail(u32),
+    /// Output written since an instant, and at most this many lines before the end; `None` does not limit.
+    Last {
+        /// Instant of the first byte.
+        since: Option<Time>,
+        /// Most lines before the end.
+        lines: Option<u32>,
+    },
 }
 
 impl ReadStart {
     pub(super) fn of(query: &LogQuery) -> Self {
-        match (query.offset, query.tail) {
-            (Some(offset), _) => ReadStart::Byte(offset),
-            (None, Some(lines)) => ReadStart::Tail(lines),
-            (None, None) => ReadStart::Start,
+        match (query.offset, query.since, query.tail) {
+            (Some(offset), ..) => ReadStart::Byte(offset),
+            (None, None, None) => ReadStart::Start,
+            (None, since, lines) => ReadStart::Last { since, lines },
         }
     }
 }
@@ -172,7 +178,12 @@ fn open_at(first: &Path, begin: ReadStart) -> io::Result<Option<OpenLog>> {
     let at = match begin {
         ReadStart::Start => 0,
         ReadStart::Byte(offset) => offset.min(end),
-        ReadStart::Tail(lines) => tail(&mut files, end, lines)?,
+        ReadStart::Last { since, lines } => {
+            let of_lines = lines.map_or(Ok(0), |lines| tail(&mut files, end, lines))?;
+            let of_time =
+                since.map_or(Ok(0), |since| written_since(first, &mut files, since, end))?;
+            of_lines.max(of_time)
+        }
     };
     // In a gap, the file before it is read to its end, followed by a note about the missing bytes.
     let Some(place) = files.iter().rposition(|(start, ..)| *start <= at) else { return Ok(None) };
@@ -180,6 +191,43 @@ fn open_at(first: &Path, begin: ReadStart) -> io::Result<Option<OpenLog>> {
     let at = at.min(start + length);
     file.seek(SeekFrom::Start(at - start))?;
     Ok(Some(OpenLog { file, start, at, at_line_start: true }))
+}
+
+/// Returns the position of what was written since an instant, in whole lines; that of the first byte where times were not
+/// recorded.
+fn written_since(
+    first: &Path,
+    files: &mut [(u64, u64, File)],
+    since: Time,
+    end: u64,
+) -> io::Result<u64> {
+    let Some(file) = open_file(&times::path_of(first))? else { return Ok(0) };
+    match times::position(file, since)? {
+        Some(position) => line_start(files, position),
+        None => Ok(end),
+    }
+}
+
+/// Returns the position at which the line of this byte begins; that of the byte where the line is long or begins in an
+/// earlier file.
+fn line_start(files: &mut [(u64, u64, File)], at: u64) -> io::Result<u64> {
+    let Some((start, length, file)) = files.iter_mut().rfind(|(start, ..)| *start < at) else {
+        return Ok(at);
+    };
+    let inside = at - *start;
+    if inside > *length {
+        return Ok(at);
+    }
+    let from = inside.saturating_sub(CHUNK_BYTES as u64);
+    let mut before = vec![0; (inside - from) as usize];
+    file.seek(SeekFrom::Start(from))?;
+    file.read_exact(&mut before)?;
+    let newline = before.iter().rposition(|byte| *byte == b'\n');
+    Ok(match newline {
+        Some(newline) => *start + from + newline as u64 + 1,
+        None if from == 0 => *start,
+        None => at,
+    })
 }
 
 /// Returns the position of the last `lines` lines, searching from the end.
@@ -230,6 +278,10 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
+    fn last(lines: u32) -> ReadStart {
+        ReadStart::Last { since: None, lines: Some(lines) }
+    }
+
     #[tokio::test]
     async fn reading_begins_where_it_should() {
         let dir = tempfile::tempdir().unwrap();
@@ -239,15 +291,36 @@ mod tests {
             (ReadStart::Start, "one\ntwo\nthree\n"),
             (ReadStart::Byte(4), "two\nthree\n"),
             (ReadStart::Byte(999), ""),
-            (ReadStart::Tail(1), "three\n"),
-            (ReadStart::Tail(2), "two\nthree\n"),
-            (ReadStart::Tail(9), "one\ntwo\nthree\n"),
-            (ReadStart::Tail(0), ""),
+            (last(1), "three\n"),
+            (last(2), "two\nthree\n"),
+            (last(9), "one\ntwo\nthree\n"),
+            (last(0), ""),
         ] {
             assert_eq!(all(&mut LogFile::new(path.clone(), begin)).await, expected, "{begin:?}");
         }
         std::fs::write(&path, "a\n".repeat(100_000)).unwrap();
-        assert_eq!(all(&mut LogFile::new(path, ReadStart::Tail(70_000))).await.len(), 140_000);
+        assert_eq!(all(&mut LogFile::new(path, last(70_000))).await.len(), 140_000);
+    }
+
+    #[tokio::test]
+    async fn reading_begins_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("output.log");
+        std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        let since = |at, lines| ReadStart::Last { since: Some(Time(at)), lines };
+        let all_of = |begin| {
+            let path = path.clone();
+            async move { all(&mut LogFile::new(path, begin)).await }
+        };
+        assert_eq!(all_of(since(9000, None)).await, "one\ntwo\nthree\n", "times are unknown");
+        std::fs::write(times::path_of(&path), "1000 0\n5000 4\n9000 8\n").unwrap();
+        assert_eq!(all_of(since(0, None)).await, "one\ntwo\nthree\n");
+        assert_eq!(all_of(since(3000, None)).await, "two\nthree\n");
+        assert_eq!(all_of(since(3000, Some(1))).await, "three\n");
+        assert_eq!(all_of(since(9000, Some(2))).await, "three\n");
+        assert_eq!(all_of(since(99_000, None)).await, "");
+        std::fs::write(times::path_of(&path), "1000 0\n5000 6\n").unwrap();
+        assert_eq!(all_of(since(3000, None)).await, "two\nthree\n", "a whole line");
     }
 
     #[tokio::test]
@@ -289,10 +362,10 @@ mod tests {
             (ReadStart::Byte(3), format!("a2\n{note}z1\nz2\n")),
             (ReadStart::Byte(50), format!("{note}z1\nz2\n")),
             (ReadStart::Byte(102), "z2\n".to_owned()),
-            (ReadStart::Tail(1), "z2\n".to_owned()),
-            (ReadStart::Tail(2), format!("{note}z1\nz2\n")),
-            (ReadStart::Tail(3), format!("a2\n{note}z1\nz2\n")),
-            (ReadStart::Tail(0), String::new()),
+            (last(1), "z2\n".to_owned()),
+            (last(2), format!("{note}z1\nz2\n")),
+            (last(3), format!("a2\n{note}z1\nz2\n")),
+            (last(0), String::new()),
         ] {
             assert_eq!(all(&mut LogFile::new(first.clone(), begin)).await, expected, "{begin:?}");
         }
