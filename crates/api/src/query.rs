@@ -2,7 +2,7 @@
 //! schemas, the daemon parses into them, and the client serialises them. Fields may be added, never
 //! renamed or removed.
 
-use muster_model::unit::Time;
+use muster_model::unit::{Span, Time};
 use muster_model::view::UsageKey;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -137,19 +137,30 @@ pub struct TimelineQuery {
 }
 
 /// Period of a report of usage, and what it is summed by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct UsageQuery {
-    /// Start of the period.
-    pub since: Time,
-    /// End of the period; absent means now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Start of the period; absent means 30 days before its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// End of the period; absent, or later than now, means now.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
     /// `user`, `queue` and `job`, separated by commas; empty for one sum of all.
-    #[serde(default)]
     pub by: String,
 }
 
+/// Length of a period that names no start.
+const USAGE_PERIOD: Span = Span::from_secs(30 * 86_400);
+
 impl UsageQuery {
+    /// Returns start and end of the period.
+    #[must_use]
+    pub fn period(&self, now: Time) -> (Time, Time) {
+        let until = self.until.map_or(now, |until| until.min(now));
+        (self.since.unwrap_or(until - USAGE_PERIOD), until)
+    }
+
     /// Returns what is summed by.
     ///
     /// # Errors

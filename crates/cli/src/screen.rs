@@ -82,7 +82,8 @@ fn keys(typed: &[u8]) -> Vec<Key> {
     while let Some(one) = chars.next() {
         match one {
             '\x1b' if chars.next_if(|next| ['[', 'O'].contains(next)).is_some() => {
-                let end = chars.find(char::is_ascii_alphabetic);
+                // The end of a control sequence (ECMA-48, 5.4).
+                let end = chars.find(|one| ('@'..='~').contains(one));
                 keys.extend(end.and_then(|end| match end {
                     'A' => Some(Key::Up),
                     'B' => Some(Key::Down),

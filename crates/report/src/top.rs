@@ -27,8 +27,10 @@ pub struct Top<'a> {
     pub nodes: &'a [NodeView],
     /// Loads of the devices; empty where none can be read.
     pub loads: &'a [GpuLoadView],
-    /// Jobs that wait or run, in the order of the list.
+    /// Jobs that wait or run, those that run first.
     pub jobs: &'a [JobView],
+    /// Number of all jobs, of which `jobs` may be the first.
+    pub total_jobs: usize,
     /// Job whose row is marked.
     pub chosen: Option<JobId>,
     /// Most lines; `None` for all.
@@ -57,7 +59,7 @@ pub fn frame(top: &Top<'_>, context: RenderContext) -> String {
         let from = first_shown(top, job_lines);
         text.push('\n');
         text.push_str(&job_table(top, &gpus, &top.jobs[from..from + job_lines], context));
-        text.push_str(&more(top.jobs.len() - job_lines, "job"));
+        text.push_str(&more(top.total_jobs - job_lines, "job"));
     }
     text
 }
@@ -106,8 +108,8 @@ fn heading(top: &Top<'_>, gpus: &[GpuRow<'_>], context: RenderContext) -> String
         clock::time(context.now, context),
         count(gpus.len() as u64, "GPU"),
         held.count(),
-        count(top.jobs.len() as u64, "job"),
-        top.jobs.len() - running,
+        count(top.total_jobs as u64, "job"),
+        top.total_jobs - running,
     );
     context.paint(Ink::Strong, &text)
 }
@@ -310,6 +312,7 @@ mod tests {
                 nodes: &[node(devices)],
                 loads: &loads,
                 jobs: &jobs,
+                total_jobs: jobs.len() + 2,
                 chosen: Some(JobId(3)),
                 height,
             },
@@ -320,7 +323,7 @@ mod tests {
     #[test]
     fn gpus_have_their_load_and_jobs_that_of_their_gpus() {
         insta::assert_snapshot!(shown(None), @r"
-        00:00:00  5 GPUs: 3 held, 1 of them idle; 5 jobs: 2 running, 3 waiting
+        00:00:00  5 GPUs: 3 held, 1 of them idle; 7 jobs: 2 running, 5 waiting
 
         GPU  MODEL  BUSY              MEMORY                 POWER  HELD BY
           0  h100   ██████████  98 %  41GiB of 80GiB  300 of 700 W  1 train (alice)
@@ -335,6 +338,7 @@ mod tests {
         >  3    waits  alice  pending  0 of 8                       0s
            4    waits  alice  pending  0 of 8                       0s
            5    waits  alice  pending  0 of 8                       0s
+          … 2 jobs more
         ");
     }
 

@@ -9,7 +9,7 @@ use muster_api::Client;
 use muster_api::query::JobFilter;
 use muster_api::types::{GpuLoadList, JobList, NodeList};
 use muster_model::JobId;
-use muster_model::view::JobView;
+use muster_model::view::{GpuLoadView, JobView};
 use muster_report::top::{Top, frame};
 use serde::Serialize;
 use tokio::process::Command;
@@ -24,6 +24,8 @@ use crate::screen::{Key, Screen};
 
 /// Shortest time between two frames; the loads are those of about a second.
 const MIN_INTERVAL: Duration = Duration::from_millis(200);
+/// Most jobs of the live view, more than a screen has lines: the daemon makes a view of each once a second.
+const JOBS: u32 = 200;
 /// Most lines of output that a key fetches of a task.
 const LOG_LINES: &str = "200";
 
@@ -61,26 +63,38 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 struct ClusterNow {
     #[serde(flatten)]
     nodes: NodeList,
-    gpus: Vec<muster_model::view::GpuLoadView>,
+    gpus: Vec<GpuLoadView>,
     jobs: Vec<JobView>,
+    /// Number of all jobs, of which these are the first.
+    #[serde(skip)]
+    total_jobs: usize,
 }
 
 impl ClusterNow {
-    async fn read(client: &Client) -> Result<Self> {
+    /// Reads the state with the first jobs, those that run before the others.
+    async fn read(client: &Client, first: Option<u32>) -> Result<Self> {
         let nodes = client.nodes().await.map_err(Failure::from)?;
         // Other schedulers do not know the loads of their GPUs.
         let loads = client.gpu_loads().await.ok();
-        let JobList { mut jobs, .. } =
-            client.jobs(JobFilter::default()).await.map_err(Failure::from)?;
+        let filter = JobFilter { first, ..JobFilter::default() };
+        let list = client.jobs(filter).await.map_err(Failure::from)?;
+        let JobList { mut jobs, matched, .. } = list;
         // What runs comes first; jobs of a state stay in the order of the list.
         jobs.sort_by_key(|job| !job.elements.iter().any(|element| element.started.is_some()));
         let gpus = loads.map_or(Vec::new(), |GpuLoadList { gpus, .. }| gpus);
-        Ok(Self { nodes, gpus, jobs })
+        let total_jobs = matched.and_then(|all| usize::try_from(all).ok()).unwrap_or(jobs.len());
+        Ok(Self { nodes, gpus, jobs, total_jobs })
     }
 
     fn frame(&self, app: &App, chosen: Option<JobId>, height: Option<usize>) -> String {
-        let top =
-            Top { nodes: &self.nodes.nodes, loads: &self.gpus, jobs: &self.jobs, chosen, height };
+        let top = Top {
+            nodes: &self.nodes.nodes,
+            loads: &self.gpus,
+            jobs: &self.jobs,
+            total_jobs: self.total_jobs.max(self.jobs.len()),
+            chosen,
+            height,
+        };
         frame(&top, app.ui.context().at(self.nodes.now))
     }
 }
@@ -89,16 +103,16 @@ impl ClusterNow {
 pub async fn run(app: &App, args: TopArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     if args.output.json() {
-        app.ui.json(&ClusterNow::read(&client).await?)?;
+        app.ui.json(&ClusterNow::read(&client, None).await?)?;
         return Ok(0);
     }
     if args.once || !Screen::is_possible() {
-        let now = ClusterNow::read(&client).await?;
+        let now = ClusterNow::read(&client, None).await?;
         app.ui.data(&now.frame(app, None, None))?;
         return Ok(0);
     }
     client.set_wait_mode(muster_api::WaitMode::Watch);
-    let now = ClusterNow::read(&client).await?;
+    let now = ClusterNow::read(&client, Some(JOBS)).await?;
     let chosen = now.jobs.first().map(|job| job.job);
     let screen = Screen::enter()?;
     LiveView { app, client, screen, now, chosen, below: None, asks: None, trouble: None }
@@ -251,7 +265,7 @@ impl LiveView<'_> {
 /// Reads the state of the cluster after a time.
 async fn read_after(interval: Duration, client: &Client) -> Result<ClusterNow> {
     sleep(interval).await;
-    ClusterNow::read(client).await
+    ClusterNow::read(client, Some(JOBS)).await
 }
 
 /// Returns the last lines of a text, as many as the screen has.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use muster_api::Client;
 use muster_api::query::UsageQuery;
 use muster_model::view::UsageKey;
-use muster_model::{GpuMilli, QueueName, Span};
+use muster_model::{GpuMilli, QueueName};
 use muster_report::usage::{self, PeriodUsage};
 
 use crate::app::App;
@@ -14,9 +14,6 @@ use crate::args::OutputArgs;
 use crate::connect;
 use crate::exit::Failure;
 use crate::past::Past;
-
-/// Period of a report that names none.
-const DEFAULT_PERIOD: Span = Span::from_secs(30 * 86_400);
 
 /// Show the GPU-hours used, by user, queue or job
 ///
@@ -81,14 +78,10 @@ pub async fn run(app: &App, args: UsageArgs) -> Result<u8> {
 async fn of_period(app: &App, client: &Client, args: UsageArgs) -> Result<u8> {
     // 1. Ask.
     let now = jiff::Zoned::now();
-    let present = Past::Ago(Span(0)).instant(&now)?;
-    let until = args.until.map(|until| until.instant(&now)).transpose()?;
-    let until = until.map(|until| until.min(present));
-    let since = match args.since {
-        Some(since) => since.instant(&now)?,
-        None => until.unwrap_or(present) - DEFAULT_PERIOD,
-    };
-    if until.is_some_and(|until| until <= since) {
+    let instant = |past: Option<Past>| past.map(|past| past.instant(&now)).transpose();
+    let since = instant(args.since)?;
+    let until = instant(args.until)?;
+    if since.zip(until).is_some_and(|(since, until)| until <= since) {
         return Err(Failure::usage("the period ends before it begins").into());
     }
     let by = match args.by.as_slice() {

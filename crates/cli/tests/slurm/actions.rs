@@ -94,7 +94,7 @@ fn elements_of_a_sweep_have_their_values() {
     assert_eq!(all.lines().count(), 4);
     let table = muster.output(&["show", &job.to_string(), "--elements", "--sort", "lr"]);
     let heads: Vec<&str> = table.lines().next().unwrap_or_default().split_whitespace().collect();
-    assert_eq!(heads, ["element", "lr", "name", "state", "step", "loss"], "{table}");
+    assert_eq!(heads, ["INDEX", "LR", "NAME", "LOSS", "STEP", "STATE", "RAN"], "{table}");
     assert_eq!(table.lines().filter(|line| line.contains("done")).count(), 4, "{table}");
     let refused = muster.call(&["logs", &job.to_string(), "--since", "1h"]);
     assert!(refused.code != 0 && refused.stderr.contains("when output was written"), "{refused:?}");

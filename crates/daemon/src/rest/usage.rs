@@ -62,8 +62,7 @@ pub(super) async fn report(
         message: format!("`by`: {message}"),
     })?;
     let now = app.handle.status().await?.now;
-    let since = query.since;
-    let until = query.until.unwrap_or(now);
+    let (since, until) = query.period(now);
     // On a separate connection, since the read is long.
     let reader = app.reader.reopen().map_err(ApiFailure::Store)?;
     let sum = read(&reader, move |reader| {

@@ -1,7 +1,7 @@
 //! The shared daemon: what each user may see and do.
 
 use muster_api::JobAction;
-use muster_api::query::{JobFilter, LogQuery};
+use muster_api::query::{JobFilter, LogQuery, UsageQuery};
 use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ReserveRequest, SavedRequest};
 use muster_daemon::DaemonMode;
 use muster_model::view::JobState;
@@ -255,4 +255,25 @@ async fn a_new_account_of_an_old_name_is_another_user() {
     assert!(listed.iter().all(|job| job.user.as_str() == former), "{listed:?}");
     let own = anew.submit(&request("{name: own, gpus: 1, run: run}")).await.unwrap().jobs[0].job;
     anew.act(own, JobAction::Cancel, WHOLE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_a_sweep_are_seen_by_its_owner_and_loads_and_use_by_all() {
+    let (site, _) = shared().await;
+    let text = "{name: sweep, kind: sweep, hold: true, params: {lr: [1, 2]}, run: 'echo {lr}'}";
+    let job = site.client_of(ANN).submit(&request(text)).await.unwrap().jobs[0].job;
+    let bob = site.client_of(BOB);
+    let own = site.client_of(ANN).elements(job).await.unwrap();
+    assert_eq!((own.params.len(), own.elements.len()), (1, 2));
+    assert_eq!(own.elements[1].values, ["2"]);
+    let seen = bob.elements(job).await.unwrap();
+    assert_eq!((seen.params.len(), seen.elements.len()), (0, 2));
+    assert!(seen.elements.iter().all(|row| row.values.is_empty() && row.report.is_none()));
+    // As who holds what is, so is how busy it is, and the use of each user.
+    assert!(!bob.gpu_loads().await.unwrap().gpus.is_empty());
+    let query = UsageQuery { by: "user,job".to_owned(), ..UsageQuery::default() };
+    let report = bob.usage_report(&query).await.unwrap();
+    assert!(report.rows.iter().any(|row| row.name.as_deref() == Some("secret")), "{report:?}");
+    let wrong = UsageQuery { by: "team".to_owned(), ..query };
+    assert_eq!(refused(bob.usage_report(&wrong).await).code, "invalid_request");
 }

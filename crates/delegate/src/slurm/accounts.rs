@@ -68,8 +68,7 @@ impl SlurmScheduler {
     pub(super) async fn usage_report(&self, query: &UsageQuery) -> Result<UsageReport> {
         let by = query.keys().map_err(RequestError::refused)?;
         let now = now();
-        let since = query.since;
-        let until = query.until.unwrap_or(now);
+        let (since, until) = query.period(now);
         let begin = format!("now-{}seconds", now.since(since).as_secs() + 1);
         let rows = self.used_since(&begin, &["--duplicates"]).await?;
         let limits = self.limits().await?;
