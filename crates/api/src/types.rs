@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_model::sweep::Sweep;
 use muster_model::unit::{GpuMilli, Span, Time};
 use muster_model::view::{
     AdvanceReservationView, DeviceBar, ElementRow, Explanation, GangView, GpuLoadView, JobState,
@@ -397,6 +398,24 @@ pub struct ElementList {
 }
 
 impl ElementList {
+    /// Makes the list of the elements of a job. Elements of a sweep get the values of their points.
+    #[must_use]
+    pub fn new(now: Time, sweep: Option<&Sweep>, mut elements: Vec<ElementRow>) -> Self {
+        for row in &mut elements {
+            let values = sweep.into_iter().flat_map(|sweep| sweep.values(row.index));
+            row.values = values.map(|value| value.to_string()).collect();
+        }
+        let params = sweep.into_iter().flat_map(|sweep| &sweep.params);
+        let metric = sweep.and_then(|sweep| sweep.metric.as_ref());
+        Self {
+            now,
+            params: params.map(|param| param.name.to_string()).collect(),
+            metric: metric
+                .map(|metric| MetricView { name: metric.name.to_string(), goal: metric.goal }),
+            elements,
+        }
+    }
+
     /// Returns the elements that failed, by index.
     pub fn failed(&self) -> impl Iterator<Item = &ElementRow> {
         self.elements.iter().filter(|row| row.state == JobState::Failed)

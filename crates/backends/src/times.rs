@@ -1,6 +1,5 @@
-//! Times at which a task's output was written, so that reading can begin at a time: `output.times` beside the
-//! output holds lines of a time (milliseconds since the Unix epoch) and the position of the next byte of the whole
-//! output.
+//! Times at which a task's output was written, for `muster logs --since`. The file `output.times` beside the output has
+//! lines of a time (milliseconds since the Unix epoch) and the position of the byte written next.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -33,7 +32,7 @@ fn interval(number: u32) -> Duration {
 pub(crate) struct OutputTimes {
     file: File,
     lines: u32,
-    /// Earliest time of the next line, by the clock of deadlines.
+    /// Earliest time of the next line, as time since boot.
     next: Duration,
 }
 
@@ -43,8 +42,8 @@ impl OutputTimes {
         Self { file, lines: 0, next: Duration::ZERO }
     }
 
-    /// Notes that the byte at this position is written now, `now` by the clock of deadlines. `unix_ms` is asked for the
-    /// time by the clock of the wall if a line is due.
+    /// Writes a line for the byte at this position, unless the last line is too recent. `now` is the time since boot,
+    /// which never goes back; `unix_ms` returns milliseconds since the Unix epoch.
     ///
     /// # Errors
     /// The line cannot be written.

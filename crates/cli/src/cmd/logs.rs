@@ -34,11 +34,11 @@ pub struct LogsArgs {
     /// Show only this many last lines of each task
     #[arg(short = 'n', long, value_name = "LINES")]
     tail: Option<u32>,
-    /// Show what was written since then: 10m, 2h, 09:30 or 2026-08-01T06:00:00Z; with --tail, the
-    /// less of both
+    /// Show what was written since then: 10m, 2h, 09:30 or 2026-08-01T06:00:00Z; with --tail,
+    /// whichever shows less
     #[arg(long, value_name = "TIME")]
     since: Option<Past>,
-    /// Show only lines that match this regular expression; --tail counts before it does
+    /// Show only lines that match this regular expression; --tail counts lines before this filter
     #[arg(short, long, value_name = "PATTERN")]
     grep: Option<Regex>,
 }

@@ -22,7 +22,7 @@ use crate::connect;
 use crate::exit::Failure;
 use crate::screen::{Key, Screen};
 
-/// Shortest time between two frames; the loads are those of about a second.
+/// Shortest time between two views: drivers measure loads over about a second.
 const MIN_INTERVAL: Duration = Duration::from_millis(200);
 /// Most jobs of the live view, more than a screen has lines: the daemon makes a view of each once a second.
 const JOBS: u32 = 200;
@@ -34,7 +34,7 @@ const LOG_LINES: &str = "200";
 /// For every GPU: how busy it is, its memory and power, and who holds it; for every job the same over
 /// its GPUs, and why it waits. A GPU that is held and under 5 % busy counts as idle. Loads are read
 /// from the driver (NVIDIA's library, or the files of AMD's) once a second while somebody watches;
-/// virtual GPUs are said to be simulated, and those of other clusters have no load here.
+/// virtual GPUs are shown as simulated, and GPUs of Slurm and Kubernetes have no load here.
 ///
 /// Keys: up and down choose a job, `e` explains it, `l` shows its last lines, `c` cancels it after a
 /// question, `q` ends. Without a terminal, or with --once, one view is printed. JSON: `now`, the nodes
@@ -79,7 +79,7 @@ impl ClusterNow {
         let filter = JobFilter { first, ..JobFilter::default() };
         let list = client.jobs(filter).await.map_err(Failure::from)?;
         let JobList { mut jobs, matched, .. } = list;
-        // What runs comes first; jobs of a state stay in the order of the list.
+        // Running jobs first, otherwise in the order of the list.
         jobs.sort_by_key(|job| !job.elements.iter().any(|element| element.started.is_some()));
         let gpus = loads.map_or(Vec::new(), |GpuLoadList { gpus, .. }| gpus);
         let total_jobs = matched.and_then(|all| usize::try_from(all).ok()).unwrap_or(jobs.len());
@@ -115,7 +115,7 @@ pub async fn run(app: &App, args: TopArgs) -> Result<u8> {
     let now = ClusterNow::read(&client, Some(JOBS)).await?;
     let chosen = now.jobs.first().map(|job| job.job);
     let screen = Screen::enter()?;
-    LiveView { app, client, screen, now, chosen, below: None, asks: None, trouble: None }
+    LiveView { app, client, screen, now, chosen, page: None, to_cancel: None, trouble: None }
         .run(args.interval)
         .await
 }
@@ -127,10 +127,10 @@ struct LiveView<'a> {
     screen: Screen,
     now: ClusterNow,
     chosen: Option<JobId>,
-    /// Text in place of the view, until a key.
-    below: Option<String>,
-    /// Job that is cancelled on `y`.
-    asks: Option<(JobId, String)>,
+    /// Output of a subcommand, shown in place of the view until a key is pressed.
+    page: Option<String>,
+    /// Job that is cancelled if the next key is `y`, with its label.
+    to_cancel: Option<(JobId, String)>,
     /// Error of the last request, while the view is not current.
     trouble: Option<String>,
 }
@@ -143,7 +143,7 @@ impl LiveView<'_> {
         loop {
             self.draw()?;
             tokio::select! {
-                read = read_after(interval, &self.client), if self.below.is_none() => self.take(read),
+                read = read_after(interval, &self.client), if self.page.is_none() => self.take(read),
                 key = self.screen.key() => match key {
                     None | Some(Key::Quit) => return Ok(0),
                     Some(key) => self.press(key).await?,
@@ -155,7 +155,7 @@ impl LiveView<'_> {
         }
     }
 
-    /// Takes what was read. What cannot be read now may be read again later.
+    /// Shows the state that was read, or why it could not be read; it is read again later.
     fn take(&mut self, read: Result<ClusterNow>) {
         match read {
             Ok(now) => {
@@ -169,16 +169,18 @@ impl LiveView<'_> {
 
     fn draw(&self) -> Result<()> {
         let height = self.app.ui.height();
-        let text = match (&self.below, &self.asks) {
+        let text = match (&self.page, &self.to_cancel) {
             (Some(text), _) => last_lines(text, height),
             (None, Some((_, label))) => {
-                format!("{}cancel job {label}? y cancels it", self.frame(height))
+                format!("{}cancel job {label}? y: yes, any other key: no", self.frame(height))
             }
             (None, None) => {
-                format!(
-                    "{}up, down: choose  e explain  l logs  c cancel  q quit",
-                    self.frame(height)
-                )
+                let keys = "up, down: choose  e explain  l logs  c cancel  q quit";
+                let line = match &self.trouble {
+                    Some(error) => format!("not up to date: {error}  q quit"),
+                    None => keys.to_owned(),
+                };
+                format!("{}{line}", self.frame(height))
             }
         };
         Ok(self.app.ui.data(&Screen::frame(&text))?)
@@ -189,11 +191,11 @@ impl LiveView<'_> {
         self.now.frame(self.app, self.chosen, height.map(|height| height.saturating_sub(1)))
     }
 
-    /// Keeps a job chosen that is there.
+    /// Chooses another job if the chosen one has ended.
     fn keep_choice(&mut self) {
         if self.position().is_none() {
             self.chosen = self.now.jobs.first().map(|job| job.job);
-            self.asks = None;
+            self.to_cancel = None;
         }
     }
 
@@ -202,10 +204,10 @@ impl LiveView<'_> {
     }
 
     async fn press(&mut self, key: Key) -> Result<()> {
-        if self.below.take().is_some() {
+        if self.page.take().is_some() {
             return Ok(());
         }
-        let asks = self.asks.take();
+        let to_cancel = self.to_cancel.take();
         let place = self.position();
         let job = place.map(|place| &self.now.jobs[place]);
         let label = job.map(JobView::label);
@@ -220,9 +222,9 @@ impl LiveView<'_> {
                 let job = format!("{job}{}", element.unwrap_or_default());
                 self.show(&["logs", &job, "-n", LOG_LINES]).await?
             }
-            (Key::Letter('c'), Some(label)) => self.asks = self.chosen.map(|job| (job, label)),
+            (Key::Letter('c'), Some(label)) => self.to_cancel = self.chosen.map(|job| (job, label)),
             (Key::Letter('y'), _) => {
-                if let Some((_, label)) = asks {
+                if let Some((_, label)) = to_cancel {
                     self.show(&["cancel", &label]).await?;
                 }
             }
@@ -257,7 +259,7 @@ impl LiveView<'_> {
         let printed = [output.stdout, output.stderr].concat();
         let printed = String::from_utf8_lossy(&printed);
         let text = strip_str(&printed).to_string();
-        self.below = Some(format!("{}\n\nany key goes back", text.trim_end()));
+        self.page = Some(format!("{}\n\nany key goes back", text.trim_end()));
         Ok(())
     }
 }

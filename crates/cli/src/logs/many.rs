@@ -84,7 +84,7 @@ async fn print_present(mut opener: Opener<'_>, mut printer: LinePrinter<'_>) -> 
 #[derive(Clone, Copy)]
 struct QueuedTask {
     key: TaskKey,
-    /// True if it was seen to start while others were followed.
+    /// True if it started after the command began to follow.
     is_new: bool,
 }
 
@@ -97,7 +97,7 @@ struct OutputSource {
 }
 
 impl OutputSource {
-    /// Opens it; following waits until the task starts.
+    /// Opens the output. If the query follows, this waits until the task starts.
     async fn open(self) -> Result<Opened> {
         let Self { client, target, query, file } = self;
         if let Some(file) = file {
@@ -281,7 +281,7 @@ enum TaskEvent {
 
 type TaskEvents = BoxStream<'static, Result<(TaskKey, TaskEvent)>>;
 
-/// Returns what happens to the output of a task, from its start to its end.
+/// Returns the output of a task as it is written, followed by its end.
 fn events(key: TaskKey, source: OutputSource) -> TaskEvents {
     let client = source.client.clone();
     let target = source.target;
@@ -306,12 +306,12 @@ struct Follower<'a> {
     elements: BTreeMap<u32, BTreeSet<u32>>,
     /// Tasks that have started and are not yet open.
     queue: VecDeque<QueuedTask>,
-    /// Number of elements that had ended when all were last listed.
-    listed: u32,
-    /// True once the tasks that had started before are queued.
+    /// Number of ended elements when all elements were last listed.
+    ended_when_listed: u32,
+    /// True after the tasks that had started before the command are queued.
     has_begun: bool,
-    /// True once it was said that more tasks run than are followed.
-    has_told: bool,
+    /// True after the message that more tasks run than are followed.
+    has_warned: bool,
 }
 
 impl<'a> Follower<'a> {
@@ -322,9 +322,9 @@ impl<'a> Follower<'a> {
             printer,
             elements: BTreeMap::new(),
             queue: VecDeque::new(),
-            listed: 0,
+            ended_when_listed: 0,
             has_begun: false,
-            has_told: false,
+            has_warned: false,
         }
     }
 
@@ -350,10 +350,10 @@ impl<'a> Follower<'a> {
                 Some(list) = changes.next(), if !has_ended => {
                     let Some(job) = list?.jobs.into_iter().next() else { break };
                     has_ended = job.state.is_final();
-                    self.see(&job);
-                    if self.misses(&job) && (has_ended || Instant::now() >= next_list) {
+                    self.queue_active(&job);
+                    if self.has_missed(&job) && (has_ended || Instant::now() >= next_list) {
                         let begun = Instant::now();
-                        self.see_all(&job).await?;
+                        self.queue_started(&job).await?;
                         next_list = begun + begun.elapsed() * LIST_PAUSE;
                     }
                     self.has_begun = true;
@@ -371,7 +371,7 @@ impl<'a> Follower<'a> {
         {
             open.extend(self.opener.source(task)?.map(|source| events(task.key, source)));
         }
-        if !self.queue.is_empty() && !std::mem::replace(&mut self.has_told, true) {
+        if !self.queue.is_empty() && !std::mem::replace(&mut self.has_warned, true) {
             self.app.ui.status(&format!(
                 "more than {MAX_FOLLOWED} tasks run; the others are shown as these end"
             ));
@@ -380,7 +380,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Queues the tasks that a view of the job shows.
-    fn see(&mut self, job: &JobView) {
+    fn queue_active(&mut self, job: &JobView) {
         let elements = job.elements.iter().filter(|element| element.attempt > 0);
         for element in elements {
             let placed = u32::try_from(element.tasks.len()).unwrap_or(u32::MAX);
@@ -395,16 +395,16 @@ impl<'a> Follower<'a> {
         self.queue.extend(new.map(|key| QueuedTask { key, is_new }));
     }
 
-    /// Returns whether elements have ended that no view has shown, since they were last listed.
-    fn misses(&self, job: &JobView) -> bool {
+    /// Returns whether elements started and ended between two views of the job, since all were last listed.
+    fn has_missed(&self, job: &JobView) -> bool {
         let Some(array) = job.array else { return false };
         let ended = ended(array);
-        ended > self.listed && self.elements.len() < ended as usize + job.elements.len()
+        ended > self.ended_when_listed && self.elements.len() < ended as usize + job.elements.len()
     }
 
     /// Queues the tasks of all elements that have started.
-    async fn see_all(&mut self, job: &JobView) -> Result<()> {
-        self.listed = job.array.map_or(0, ended);
+    async fn queue_started(&mut self, job: &JobView) -> Result<()> {
+        self.ended_when_listed = job.array.map_or(0, ended);
         let elements = list_elements(self.opener.client, self.opener.target, job).await?;
         for element in elements.into_iter().filter(|one| one.has_started) {
             self.add(element.index, job.tasks);

@@ -102,7 +102,7 @@ fn a_gang_starts_with_what_fits_grows_and_shrinks_from_checkpoint_to_checkpoint(
     // 4. It never failed, so it ends as any job does, though it may not restart.
     home.open("go");
     home.words(&format!("wait {GANG}")).ok();
-    // Who followed it saw each rank as long as there was one.
+    // The follower shows each rank for as long as the gang has that rank.
     let followed = follower.wait_with_output().unwrap();
     let followed = String::from_utf8_lossy(&followed.stdout).into_owned();
     assert!(followed.contains("3: 2: 3 of 4"), "{followed}");

@@ -26,6 +26,18 @@ fn one_view_shows_gpus_and_jobs() {
 }
 
 #[test]
+fn a_view_that_cannot_be_read_says_so() {
+    let home = Home::with_gpus(1);
+    home.words("run --wait -- true").ok();
+    let mut typist = Typist::new(&home, &["top", "--interval", "0.2"]);
+    typist.until_next("up, down: choose");
+    home.words("stop-daemon").ok();
+    typist.until_next("not up to date: ");
+    typist.keys("q");
+    assert_eq!(typist.code(), 0);
+}
+
+#[test]
 fn keys_explain_and_cancel_the_chosen_job() {
     let home = Home::with_gpus(2);
     let gate = home.gate("go");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use muster_api::types::ElementList;
-use muster_model::sweep::{MetricReport, Sweep};
-use muster_model::view::{ElementRow, MetricView};
+use muster_model::sweep::MetricReport;
+use muster_model::view::ElementRow;
 
 use super::{ApiState, JobPath, jobs};
 use crate::auth::{Caller, OwnerAccount};
@@ -43,30 +43,13 @@ pub(super) async fn list(
         elements.iter_mut().filter_map(|row| row.outcome.as_mut()).for_each(jobs::hide_reason);
     }
     let sweep = stored.and_then(|stored| stored.sweep).filter(|_| may_touch);
-    if let Some(sweep) = &sweep {
+    if sweep.is_some() {
         let reports = jobs::read(&app.reader, move |reader| reader.reports(job)).await?;
         let reports: BTreeMap<u32, MetricReport> = reports.into_iter().collect();
         for row in &mut elements {
-            let values = sweep.values(row.index).into_iter();
             row.report = reports.get(&row.index).copied();
-            row.values = values.map(|value| value.to_string()).collect();
         }
     }
     let now = app.handle.status().await?.now;
-    Ok(Json(ElementList {
-        now,
-        params: names(sweep.as_deref()),
-        metric: metric(sweep.as_deref()),
-        elements,
-    }))
-}
-
-fn names(sweep: Option<&Sweep>) -> Vec<String> {
-    let params = sweep.into_iter().flat_map(|sweep| &sweep.params);
-    params.map(|param| param.name.to_string()).collect()
-}
-
-fn metric(sweep: Option<&Sweep>) -> Option<MetricView> {
-    let metric = sweep?.metric.as_ref()?;
-    Some(MetricView { name: metric.name.to_string(), goal: metric.goal })
+    Ok(Json(ElementList::new(now, sweep.as_deref(), elements)))
 }

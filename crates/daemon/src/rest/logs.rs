@@ -34,7 +34,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 enum OutputState {
     /// The element has not started.
     NotStarted,
-    /// The attempt has no task of this rank: an elastic gang changes its size.
+    /// The attempt has no task of this rank: an elastic gang has fewer tasks now.
     NoRank {
         /// Number of tasks of the attempt.
         tasks: usize,

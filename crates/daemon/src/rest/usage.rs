@@ -71,7 +71,7 @@ pub(super) async fn report(
         Ok(sum)
     });
     let mut rows = sum.await?.rows();
-    // Jobs that have not ended are not in the history; those that were deleted from it have no name any more.
+    // The history has the names of ended jobs only. Jobs that were deleted from it stay without a name.
     let unnamed = rows.iter().filter(|row| row.name.is_none()).filter_map(|row| row.job).collect();
     let live = app.handle.jobs(unnamed).await?;
     let names: BTreeMap<JobId, String> = live.into_iter().map(|job| (job.job, job.name)).collect();

@@ -166,7 +166,7 @@ impl KubernetesScheduler {
     pub(super) async fn elements(&self, job: JobId) -> Result<ElementList> {
         let found = self.find(job).await?;
         let elements = elements(found.job(), &found.pods(), &self.server().await?.namespace);
-        Ok(ElementList { now: now(), params: Vec::new(), metric: None, elements })
+        Ok(ElementList::new(now(), None, elements))
     }
 
     /// Waits until a job of the last list has changed, or the time is over.

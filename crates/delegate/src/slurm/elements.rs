@@ -9,7 +9,7 @@ use std::path::Path;
 use muster_api::types::ElementList;
 use muster_model::JobId;
 use muster_model::sweep::{Metric, MetricReport};
-use muster_model::view::{ElementRow, MetricView};
+use muster_model::view::ElementRow;
 use muster_slurm::job::NativeJob;
 use muster_sweep::MetricReader;
 
@@ -32,37 +32,21 @@ impl SlurmScheduler {
             let view = self.detail(job, None).await?.job;
             elements = view.elements.iter().map(ElementRow::of).collect();
         }
-        let record = record.filter(|record| record.sweep.is_some());
-        let sweep = record.as_ref().and_then(|record| record.sweep.as_ref());
-        if let (Some(sweep), Some(record)) = (sweep, &record) {
+        let Some(record) = record else { return Ok(ElementList::new(now(), None, elements)) };
+        let metric = record.sweep.as_ref().and_then(|sweep| sweep.metric.clone());
+        if let Some(metric) = metric {
             let dir = self.records().await?.dir(&record.id);
-            let metric = sweep.metric.clone();
-            for row in &mut elements {
-                let values = sweep.values(row.index).into_iter();
-                row.values = values.map(|value| value.to_string()).collect();
-            }
             let started: Vec<u32> =
                 elements.iter().filter(|row| row.attempt > 0).map(|row| row.index).collect();
             // Files of thousands of elements, maybe on a slow file system.
-            let reports = tokio::task::spawn_blocking(move || match metric {
-                Some(metric) => reports(&dir, &metric, &started),
-                None => BTreeMap::new(),
-            });
+            let reports = tokio::task::spawn_blocking(move || reports(&dir, &metric, &started));
             let reports =
                 reports.await.map_err(|error| RequestError::internal(error.to_string()))?;
             for row in &mut elements {
                 row.report = reports.get(&row.index).copied();
             }
         }
-        let params = sweep.into_iter().flat_map(|sweep| &sweep.params);
-        let metric = sweep.and_then(|sweep| sweep.metric.as_ref());
-        Ok(ElementList {
-            now: now(),
-            params: params.map(|param| param.name.to_string()).collect(),
-            metric: metric
-                .map(|metric| MetricView { name: metric.name.to_string(), goal: metric.goal }),
-            elements,
-        })
+        Ok(ElementList::new(now(), record.sweep.as_ref(), elements))
     }
 }
 
