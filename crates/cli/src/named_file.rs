@@ -31,19 +31,12 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Stream of chunks of output.
 pub type Stream = BoxStream<'static, std::result::Result<Vec<u8>, ClientError>>;
 
-/// Output file of one task.
-#[derive(Debug)]
-pub struct NamedFile {
-    /// Path of the file.
-    pub path: PathBuf,
-}
-
-/// Returns the file of a rank; `None` if Muster stores the output itself.
+/// Returns the path of a rank's output file; `None` if Muster stores the output itself.
 ///
 /// # Errors
 /// When the file is another user's and this process is root, or when an attempt is requested, which
 /// the file does not distinguish.
-pub fn of(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Option<NamedFile>> {
+pub fn of(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Option<PathBuf>> {
     // On Slurm, without a daemon, the client reads the file.
     let pattern = detail.files.as_ref().and_then(|files| files.output.as_deref());
     let Some(pattern) = pattern.filter(|_| client.socket().is_some()) else { return Ok(None) };
@@ -75,7 +68,7 @@ pub fn of(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Optio
         ))
         .into());
     }
-    Ok(Some(NamedFile { path }))
+    Ok(Some(path))
 }
 
 /// Returns the index in the name of an element's file; `None` for a job that is neither an array
@@ -90,13 +83,13 @@ fn index(job: &JobView, query: &LogQuery) -> Option<u32> {
 pub async fn open(
     client: &Client,
     target: JobTarget,
-    file: NamedFile,
+    path: PathBuf,
     query: &LogQuery,
 ) -> Result<Stream> {
     let mut reading = FileFollower {
         client: client.clone(),
         target: JobTarget { index: target.index.or(query.index), ..target },
-        path: file.path,
+        path,
         file: None,
         tail: query.tail,
         is_over: !query.follow,

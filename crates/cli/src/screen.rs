@@ -1,4 +1,4 @@
-//! The whole terminal for one live view: its second screen, raw keys, and the terminal as it was at the end.
+//! The whole terminal for one live view: its second screen and raw keys. At the end the terminal is as it was.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};

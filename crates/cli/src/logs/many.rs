@@ -19,7 +19,7 @@ use super::{OutputSelection, broken, named, stored};
 use crate::app::App;
 use crate::exit::Failure;
 use crate::jobref::JobTarget;
-use crate::named_file::{self, NamedFile, Stream};
+use crate::named_file::{self, Stream};
 use crate::track::{PATIENCE, Tracker};
 
 /// Most tasks that are followed at once: each takes a connection.
@@ -93,7 +93,8 @@ struct OutputSource {
     client: Client,
     target: JobTarget,
     query: LogQuery,
-    file: Option<NamedFile>,
+    /// File that the user named; `None` where Muster stores the output.
+    file: Option<PathBuf>,
 }
 
 impl OutputSource {
@@ -237,11 +238,11 @@ impl<'a> Opener<'a> {
         let Some(file) = named(self.client, &self.detail, &query)? else {
             return Ok(Some(OutputSource { client, target, query, file: None }));
         };
-        if !self.files.insert(file.path.clone()) {
+        if !self.files.insert(file.clone()) {
             return Ok(None);
         }
-        if !query.follow && !file.path.exists() {
-            let text = format!("there is no output so far: {} does not exist", file.path.display());
+        if !query.follow && !file.exists() {
+            let text = format!("there is no output so far: {} does not exist", file.display());
             self.absent.get_or_insert_with(|| Failure::not_found(text));
             return Ok(None);
         }

@@ -3,6 +3,8 @@
 mod lines;
 mod many;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use futures_util::StreamExt;
 use muster_api::query::LogQuery;
@@ -14,7 +16,7 @@ use regex::bytes::Regex;
 use crate::app::App;
 use crate::exit::Failure;
 use crate::jobref::JobTarget;
-use crate::named_file::{self, NamedFile, Stream};
+use crate::named_file::{self, Stream};
 use lines::{LinePrinter, Prefix, TaskKey};
 
 /// Ranks whose output is shown.
@@ -136,7 +138,7 @@ pub async fn open(client: &Client, target: JobTarget, query: &LogQuery) -> Resul
 }
 
 /// Returns the file that the user named for the output of a task; `None` where Muster stores it.
-fn named(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Option<NamedFile>> {
+fn named(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Option<PathBuf>> {
     let file = named_file::of(client, detail, query)?;
     if file.is_some() && query.since.is_some() {
         return Err(Failure::usage("the times of output in a file of its own are not recorded")

@@ -337,8 +337,8 @@ impl HistoryReader {
         rows.map(|row| row.map_err(store_error)).collect()
     }
 
-    /// Calls `take` for every attempt that held resources between `since` and `until`. Those that hold them still hold
-    /// them until `now`.
+    /// Calls `take` for every attempt that held resources between `since` and `until`. An attempt that has not ended
+    /// counts as held until `now`.
     ///
     /// # Errors
     /// When the store cannot be read.
