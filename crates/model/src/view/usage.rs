@@ -163,13 +163,15 @@ impl UsageSum {
     }
 
     /// Adds the part of an attempt that is in the period. The size of an elastic gang counts as constant in an attempt.
+    /// An attempt shorter than the clock's unit (Slurm's is a second) counts without GPU time.
     pub fn add(&mut self, held: HeldGpus) {
         let from = held.from.max(self.since);
         let to = held.to.min(self.until);
-        if from >= to {
+        let is_instant = held.from == held.to && from < self.until;
+        if from > to || from == to && !is_instant {
             return;
         }
-        let whole = u128::from(held.to.since(held.from).0);
+        let whole = u128::from(held.to.since(held.from).0).max(1);
         let part = u128::from(held.gpu_milli_ms) * u128::from(to.since(from).0) / whole;
         let has = |key| self.by.contains(&key);
         let key = (
@@ -237,7 +239,10 @@ mod tests {
             held("bob", 3, 150, 999, 1, HoldingEnd::Open),
             held("bob", 4, 0, 100, 8, HoldingEnd::Failed),
             held("bob", 4, 200, 300, 8, HoldingEnd::Failed),
+            // Shorter than a unit of the clock: inside the period, before and after it.
             held("bob", 5, 150, 150, 8, HoldingEnd::Failed),
+            held("bob", 5, 99, 99, 8, HoldingEnd::Failed),
+            held("bob", 5, 200, 200, 8, HoldingEnd::Failed),
         ] {
             sum.add(one);
         }
@@ -258,7 +263,7 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(by_user, [("ann".into(), 3, 200, 80, 40), ("bob".into(), 1, 50, 0, 0)]);
+        assert_eq!(by_user, [("ann".into(), 3, 200, 80, 40), ("bob".into(), 2, 50, 0, 0)]);
     }
 
     #[test]
@@ -266,7 +271,7 @@ mod tests {
         let by_job = sum(&[UsageKey::Job, UsageKey::Queue]);
         let jobs: Vec<_> =
             by_job.iter().map(|row| (row.job.expect("summed by jobs").0, row.gpu_secs)).collect();
-        assert_eq!(jobs, [(2, 120), (1, 80), (3, 50)]);
+        assert_eq!(jobs, [(2, 120), (1, 80), (3, 50), (5, 0)]);
         assert_eq!(by_job[0].name.as_deref(), Some("job-2"));
         assert_eq!((by_job[0].user.clone(), by_job[0].queue.clone()), (None, Some("lab".into())));
         let all = sum(&[]);
