@@ -135,6 +135,9 @@ impl Typist {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
+                // A terminal keeps the order: what is read up to this mark is all that the child wrote.
+                rustix::io::write(&self.far, b"[end of output]").unwrap();
+                self.until_next("[end of output]");
                 return status.code().unwrap_or(-1);
             }
             assert!(Instant::now() < deadline, "it does not end:\n{}", self.seen());

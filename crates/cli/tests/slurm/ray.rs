@@ -135,6 +135,9 @@ fn the_examples_for_rays_libraries_run() {
     let muster = Muster::of(&cluster, User::Root);
     for (name, expected) in OUTPUTS {
         let job = submit_example(&muster, name);
+        // A loaded machine needs longer for Ray than one command may take.
+        let has_ended = |state: &str| ["done", "failed", "cancelled"].contains(&state);
+        cluster.until_patiently(name, || has_ended(&muster.state(job)));
         let code = muster.call(&["wait", &job.to_string()]).code;
         let log = muster.output(&["logs", &job.to_string()]);
         assert_eq!(code, 0, "{name}: {log}");
