@@ -107,6 +107,12 @@ fn not_preempted_because(
         (NotPreemptedReason::WouldExceedQuota, _) => {
             format!("{queue} would exceed its own quota, so it cannot reclaim from {who}")
         }
+        (NotPreemptedReason::WouldLoseWork, until) => {
+            let until = until.map_or_else(String::new, |until| clock::time(until, context));
+            format!(
+                "{who} would lose too much work to be preempted before {until} (`reclaim-after`)"
+            )
+        }
         (NotPreemptedReason::OpportunisticCandidate, _) => {
             format!("{who} {has} precedence, and this job runs only in idle capacity")
         }
@@ -191,6 +197,10 @@ mod tests {
             (
                 one(1, NotPreemptedReason::WouldExceedQuota, None),
                 "a would exceed its own quota, so it cannot reclaim from left (1)",
+            ),
+            (
+                one(1, NotPreemptedReason::WouldLoseWork, Some(after(60))),
+                "left (1) would lose too much work to be preempted before 12:01:00 (`reclaim-after`)",
             ),
             (
                 one(1, NotPreemptedReason::OpportunisticCandidate, None),

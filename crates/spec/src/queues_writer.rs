@@ -64,6 +64,9 @@ pub fn write_queues(tree: &QueueTree, heading: &[String]) -> Result<String, Unwr
         }
         None => text.push_str("patience: none\n"),
     }
+    if tree.reclaim_after != QueueTree::RECLAIM_AFTER {
+        let _ = writeln!(text, "reclaim-after: {}", span_text(tree.reclaim_after));
+    }
     if let Some(time) = tree.default_time {
         let _ = writeln!(text, "default-time: {}", span_text(time));
     }

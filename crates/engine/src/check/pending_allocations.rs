@@ -217,9 +217,36 @@ fn wrong_eviction(
             let is_owed = asked.iter().any(|(model, milli)| {
                 held(model) && is_reclaimable(&tree.queues, (to, from), model, *milli, uses)
             });
-            (!is_owed).then_some("its queue has nothing that the candidate's queue may reclaim")
+            if !is_owed {
+                return Some("its queue has nothing that the candidate's queue may reclaim");
+            }
+            let needed: u64 = asked.values().sum();
+            is_exempt(state, now, victim, needed, (candidate, element))
+                .then_some("it would lose too much work for a candidate that has not waited long")
         }
     }
+}
+
+/// True while a victim of a reclaim would lose more than `reclaim-after` for each GPU that the candidate takes from
+/// it, and the candidate has waited less than that.
+fn is_exempt(
+    state: &State,
+    now: Time,
+    victim: &CountedAllocation<'_>,
+    needed_milli: u64,
+    (candidate, element): (&Job, ElementId),
+) -> bool {
+    let after = state.policy.tree().reclaim_after;
+    let run = |element| state.jobs.element(element).and_then(|found| found.run.as_ref());
+    let last_end = run(element).and_then(|run| run.ended);
+    if now >= last_end.unwrap_or(candidate.record.submitted) + after {
+        return false;
+    }
+    let unsaved = state.jobs.element(victim.element).and_then(|found| found.unsaved_since());
+    let unsaved_ms = unsaved.map_or(0, |since| now.since(since).0);
+    let held_milli: u64 = victim.gpus.iter().map(|(_, milli)| milli).sum();
+    u128::from(held_milli) * u128::from(unsaved_ms)
+        > u128::from(held_milli.min(needed_milli)) * u128::from(after.0)
 }
 
 /// True when the candidate's side stays within its nominal quota and the victim's side exceeds its

@@ -4,7 +4,7 @@
 use muster_model::view::{
     Eta, EvictionView, Explanation, Holder, NotPreemptedReason, NotPreemptedView,
 };
-use muster_model::{AttemptId, Decision, ElementId, Eviction, Reason, Time};
+use muster_model::{AttemptId, Decision, ElementId, Eviction, EvictionCause, Reason, Time};
 use muster_policy::{LeafId, ModelId};
 
 use super::holders;
@@ -146,13 +146,21 @@ fn why(
 ) -> Option<(NotPreemptedReason, Option<Time>)> {
     match preemption_cause(&state.policy, candidate, asked, (leaf, priority)) {
         Ok(_) if !candidate.shape.preempts => Some((NotPreemptedReason::NeverPreempts, None)),
-        Ok(_) => {
+        Ok(cause) => {
             let until =
                 runner.protect.max(state.policy.queues().protection(leaf)).until(runner.held_from);
-            Some(if until > now {
-                (NotPreemptedReason::Protected, (until < Time::NEVER).then_some(until))
-            } else {
-                (NotPreemptedReason::NotSufficient, None)
+            if until > now {
+                return Some((
+                    NotPreemptedReason::Protected,
+                    (until < Time::NEVER).then_some(until),
+                ));
+            }
+            let needed = (candidate.shape.milli(), candidate.waits_since);
+            let exempt_until = (cause == EvictionCause::Reclaimed)
+                .then(|| runner.exempt_until(now, state.policy.tree().reclaim_after, needed));
+            Some(match exempt_until.flatten() {
+                Some(until) => (NotPreemptedReason::WouldLoseWork, Some(until)),
+                None => (NotPreemptedReason::NotSufficient, None),
             })
         }
         // Without a GPU, quotas do not matter.

@@ -41,6 +41,8 @@ pub(crate) struct Candidate {
     pub(crate) last_nodes: SmallVec<[NodeId; 1]>,
     /// Time limit and grace; `None` is unlimited.
     pub(crate) duration: Option<Span>,
+    /// Time since which it waits.
+    pub(crate) waits_since: Time,
 }
 
 /// Element to place, with the nodes that it avoids and prefers.
@@ -112,6 +114,7 @@ impl PlanningPass<'_> {
             avoid: avoid.map(|known| known.avoid.clone()).unwrap_or_default(),
             last_nodes: known.map(|known| self.last_nodes(known)).unwrap_or_default(),
             duration: record.duration(),
+            waits_since: record.waits_since(ordinal),
         }
     }
 

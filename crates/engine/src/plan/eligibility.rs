@@ -4,14 +4,14 @@
 
 use muster_model::view::NotPreemptedReason;
 use muster_model::{EvictionCause, Preemption, Span, Tier, Time};
-use muster_policy::{LeafId, ModelId, Policy, UserId};
+use muster_policy::{EntrySlot, LeafId, ModelId, Policy, UserId};
 use rustc_hash::FxHashMap;
 
 use super::EntryKind;
 use super::PlanningPass;
 use super::candidate::Candidate;
 use super::shrink::has_removable_steps;
-use crate::place::classes::ClassId;
+use crate::state::entries::EntryRank;
 use crate::state::preemptable::PreemptableAttempts;
 
 /// Cached facts about preemption in a pass.
@@ -24,17 +24,38 @@ pub(super) struct PreemptionEligibility {
     borrowers: Option<Vec<LeafId>>,
     /// True if an opportunistic attempt, or task, runs in any leaf.
     has_opportunistic: Option<bool>,
-    /// Kinds for which preemption failed in this round, whatever the user, for this duration or
-    /// longer.
-    failed: FxHashMap<EntryKind, Span>,
+    /// Kinds for which preemption failed in this round, whatever the user.
+    failed: FxHashMap<EntryKind, FailedPreemption>,
     /// As `failed`, for one user and elements that must not (true) or may borrow, where this or a
     /// limit on the user was the reason.
-    failed_by_user: FxHashMap<(UserId, bool, EntryKind), Span>,
+    failed_by_user: FxHashMap<(UserId, bool, EntryKind), FailedPreemption>,
     /// First expiry of a protection that kept an attempt from being preempted.
     pub(super) protection_expiry: Option<Time>,
 }
 
+/// Preemption that failed for an entry, and so for others of its kind.
+#[derive(Clone, Copy, Debug)]
+struct FailedPreemption {
+    /// Shortest duration for which it failed: it fails for longer ones, too.
+    duration: Span,
+    /// Earliest waiting since which it failed: it fails for those that wait since later, too. The start of time if
+    /// waiting has no part in it.
+    waits_since: Time,
+}
+
+impl FailedPreemption {
+    fn holds_for(self, duration: Span, waits_since: impl FnOnce() -> Time) -> bool {
+        duration >= self.duration
+            && (self.waits_since == Time(0) || waits_since() >= self.waits_since)
+    }
+}
+
 impl PreemptionEligibility {
+    /// Returns true if preemption failed for a kind, and may succeed for an entry that has waited longer.
+    pub(super) fn depends_on_wait(&self, kind: EntryKind) -> bool {
+        self.failed.get(&kind).is_some_and(|failed| failed.waits_since > Time(0))
+    }
+
     /// Requests another pass at a time when something changes that blocks a preemption now.
     pub(super) fn replan_at(&mut self, at: Time) {
         let first = self.protection_expiry.map_or(at, |known| known.min(at));
@@ -112,18 +133,21 @@ fn entry_kind(candidate: &Candidate) -> EntryKind {
     (candidate.leaf, candidate.class, candidate.priority)
 }
 
-/// Returns true if preemption for an entry of a leaf may succeed.
-pub(super) fn may_preempt(
-    pass: &mut PlanningPass<'_>,
-    leaf: LeafId,
-    class: ClassId,
-    priority: i32,
-    duration: Span,
-) -> bool {
+/// Returns true if preemption for an entry may succeed.
+pub(super) fn may_preempt(pass: &mut PlanningPass<'_>, slot: EntrySlot, rank: EntryRank) -> bool {
+    let EntryRank { leaf, class, priority, duration, .. } = rank;
+    let waits_since = || {
+        let owner = pass.state.entries.owner(slot);
+        let record = &pass.state.jobs[&owner.job].record;
+        owner.ordinal.map_or(record.submitted, |ordinal| record.waits_since(ordinal))
+    };
     let failed = pass.eligibility.failed.get(&(leaf, class, priority));
-    failed.is_none_or(|failed| duration < *failed)
-        && has_possible_victims(pass, leaf, priority)
-        && pass.state.classes.shape(class).preempts
+    !failed.is_some_and(|failed| failed.holds_for(duration, waits_since))
+        && has_victims(pass, (leaf, class, priority))
+}
+
+fn has_victims(pass: &mut PlanningPass<'_>, (leaf, class, priority): EntryKind) -> bool {
+    has_possible_victims(pass, leaf, priority) && pass.state.classes.shape(class).preempts
 }
 
 /// Returns true if preemption for a candidate may succeed.
@@ -132,14 +156,14 @@ pub(super) fn may_try_preemption(
     candidate: &Candidate,
     duration: Span,
 ) -> bool {
-    let (leaf, class, priority) = entry_kind(candidate);
-    let failed = pass.eligibility.failed_by_user.get(&(
-        candidate.user,
-        candidate.own_quota_only(),
-        (leaf, class, priority),
-    ));
-    failed.is_none_or(|failed| duration < *failed)
-        && may_preempt(pass, leaf, class, priority, duration)
+    let kind = entry_kind(candidate);
+    let key = (candidate.user, candidate.own_quota_only(), kind);
+    let eligibility = &pass.eligibility;
+    let has_failed = [eligibility.failed_by_user.get(&key), eligibility.failed.get(&kind)]
+        .into_iter()
+        .flatten()
+        .any(|failed| failed.holds_for(duration, || candidate.waits_since));
+    !has_failed && has_victims(pass, kind)
 }
 
 /// Records that preemption for a candidate failed. The failure holds for its whole kind unless
@@ -148,14 +172,17 @@ pub(super) fn note_failed_preemption(
     pass: &mut PlanningPass<'_>,
     candidate: &Candidate,
     duration: Span,
+    depends_on_wait: bool,
 ) {
+    let waits_since = if depends_on_wait { candidate.waits_since } else { Time(0) };
+    let failed = FailedPreemption { duration, waits_since };
     let Candidate { leaf, user, .. } = *candidate;
     let milli = candidate.shape.milli();
     if candidate.own_quota_only() || pass.state.policy.check_user(leaf, user, milli).is_err() {
         let key = (user, candidate.own_quota_only(), entry_kind(candidate));
-        pass.eligibility.failed_by_user.insert(key, duration);
+        pass.eligibility.failed_by_user.insert(key, failed);
     } else {
-        pass.eligibility.failed.insert(entry_kind(candidate), duration);
+        pass.eligibility.failed.insert(entry_kind(candidate), failed);
     }
 }
 

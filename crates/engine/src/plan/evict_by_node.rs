@@ -57,6 +57,7 @@ impl PreemptionSearch<'_, '_> {
     /// Restores all victims and indexes them by node.
     fn restore_and_index(&mut self) -> ClearableNodes {
         let mut nodes = ClearableNodes::default();
+        self.order.clear();
         for at in (0..self.tried.len()).rev() {
             if self.tried[at].1 {
                 self.restore(at);
@@ -94,7 +95,7 @@ impl PreemptionSearch<'_, '_> {
             if self.tried[at].1 || !self.is_reclaimable(at) {
                 continue;
             }
-            self.evict(at);
+            self.evict_first(at);
             newly_evicted.push(at);
             nodes.visits += self.nodes_of(at).len();
             if self.bound.total() > before {
@@ -105,6 +106,7 @@ impl PreemptionSearch<'_, '_> {
                 return true;
             }
         }
+        self.order.truncate(self.order.len() - newly_evicted.len());
         for at in newly_evicted.into_iter().rev() {
             self.restore(at);
         }

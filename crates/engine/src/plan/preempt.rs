@@ -75,8 +75,10 @@ pub(super) fn preempt(
     if !may_try_preemption(pass, candidate, duration) {
         return false;
     }
+    let mut depends_on_wait = false;
     for choice in cached.choices.iter() {
-        let order = victims(pass, candidate, choice);
+        let (order, has_exempt) = victims(pass, candidate, choice);
+        depends_on_wait |= has_exempt;
         let find = |search: &mut PreemptionSearch<'_, '_>, order| {
             search.evict_in_order(order) || search.evict_by_node()
         };
@@ -96,7 +98,7 @@ pub(super) fn preempt(
         return true;
     }
     if candidate.avoid.is_empty() {
-        note_failed_preemption(pass, candidate, duration);
+        note_failed_preemption(pass, candidate, duration, depends_on_wait);
     }
     false
 }
@@ -127,6 +129,7 @@ pub(super) fn find_eviction_plan(
         bound,
         split_gangs: FxHashMap::default(),
         tried: Vec::new(),
+        order: Vec::new(),
         found: None,
     };
     if find(&mut search, order) {
@@ -138,27 +141,33 @@ pub(super) fn find_eviction_plan(
     }
     let found = search.found.take();
     let tried = std::mem::take(&mut search.tried);
+    // Each was reclaimable when it was evicted, and is so if fewer are evicted before it.
+    let in_order = search.order.iter().map(|at| &tried[*at]);
+    let evicted = in_order.filter(|(_, is_evicted)| *is_evicted).map(|(victim, _)| victim.clone());
+    let evicted: Vec<Victim> = evicted.collect();
     // Undo everything; the decision is made from what was found.
-    let evicted = tried.into_iter().filter(|(_, is_evicted)| *is_evicted).map(|(victim, _)| victim);
-    let evicted: Vec<Victim> =
-        evicted.inspect(|victim| victim.count_evicted(&mut pass.state.policy, false)).collect();
+    evicted.iter().for_each(|victim| victim.count_evicted(&mut pass.state.policy, false));
     pass.state.pool.rollback(mark);
     pass.state.pool.set_view(outer);
     let placement = found.filter(|_| !evicted.is_empty())?;
     Some(EvictionPlan { placement, evicted: merge_victims(pass.state, evicted) })
 }
 
-/// Returns the possible victims for a candidate, in order.
+/// Returns the possible victims for a candidate, in order; and whether others are exempt while it has not waited long
+/// enough.
 fn victims(
     pass: &mut PlanningPass<'_>,
     candidate: &Candidate,
     choice: &ModelChoice,
-) -> VictimQueue {
+) -> (VictimQueue, bool) {
     let mut order = Vec::new();
     shrinkable_victims(pass, candidate, &mut order);
     let state = &*pass.state;
     let now = pass.now;
     let requested = choice.exact.as_deref().unwrap_or(&[]);
+    let reclaim_after = state.policy.tree().reclaim_after;
+    let milli = candidate.shape.milli();
+    let mut has_exempt = false;
     for ((leaf, priority), attempts) in
         state.preemptable.attempts.iter().chain(&pass.pass_starts.attempts)
     {
@@ -182,13 +191,20 @@ fn victims(
             if pass.eligibility.is_protected(now, safe_until) {
                 continue;
             }
+            let exempt_until = (cause == EvictionCause::Reclaimed)
+                .then(|| attempt.exempt_until(now, reclaim_after, (milli, candidate.waits_since)));
+            if let Some(until) = exempt_until.flatten() {
+                pass.eligibility.replan_at(until);
+                has_exempt = true;
+                continue;
+            }
             let priority = *priority;
             let lost = attempt.unsaved_gpu_time(now);
             let age = Reverse((attempt.held_from, *element));
             order.push(Reverse(((cause, priority, lost, age, Reverse(0)), *leaf)));
         }
     }
-    order.into()
+    (order.into(), has_exempt)
 }
 
 /// Commits an eviction plan, on scratch: the victims no longer count, the candidate does, and
@@ -264,6 +280,8 @@ pub(super) struct PreemptionSearch<'r, 's> {
     /// Victims tried, in order, and whether each is evicted. A victim that is not
     /// evicted had no borrowed quota left to reclaim when it was tried.
     pub(super) tried: Vec<(Victim, bool)>,
+    /// Indices of the victims that were evicted, in the order of their first evictions.
+    pub(super) order: Vec<usize>,
     /// Placement of the candidate with the present evictions.
     found: Option<Arc<[TaskPlacement]>>,
 }
@@ -290,7 +308,7 @@ impl PreemptionSearch<'_, '_> {
                 self.tried.push((victim, false));
                 let at = self.tried.len() - 1;
                 if self.is_reclaimable(at) {
-                    self.evict(at);
+                    self.evict_first(at);
                     newly_evicted += 1;
                 }
             }
@@ -457,7 +475,13 @@ impl PreemptionSearch<'_, '_> {
         nodes
     }
 
-    pub(super) fn evict(&mut self, at: usize) {
+    /// Evicts a victim that was not evicted before.
+    pub(super) fn evict_first(&mut self, at: usize) {
+        self.order.push(at);
+        self.evict(at);
+    }
+
+    fn evict(&mut self, at: usize) {
         let (victim, is_evicted) = &mut self.tried[at];
         *is_evicted = true;
         victim.count_evicted(&mut self.pass.state.policy, true);

@@ -59,7 +59,7 @@ pub(super) fn verdict(
     is_strict: bool,
     rejected: &mut RejectedKinds,
 ) -> EntryVerdict {
-    if let Some(verdict) = quick_reject(pass, rank, is_strict, rejected) {
+    if let Some(verdict) = quick_reject(pass, slot, rank, is_strict, rejected) {
         return verdict;
     }
     rejected.clear();
@@ -72,6 +72,7 @@ pub(super) fn verdict(
 #[inline(always)]
 pub(super) fn quick_reject(
     pass: &mut PlanningPass<'_>,
+    slot: EntrySlot,
     rank: EntryRank,
     is_strict: bool,
     rejected: &mut RejectedKinds,
@@ -82,10 +83,13 @@ pub(super) fn quick_reject(
         rejected.count(leaf, user);
         Some(EntryVerdict::Blocked)
     } else if !pass.may_reserve(&pass.lane(leaf, class))
-        && !may_preempt(pass, leaf, class, priority, duration)
+        && !may_preempt(pass, slot, rank)
         && (is_infeasible(pass, class, duration) || !is_strict && is_class_full(pass, class))
     {
-        rejected.add(kind, duration);
+        // One of the same kind that has waited longer may preempt.
+        if !pass.eligibility.depends_on_wait(kind) {
+            rejected.add(kind, duration);
+        }
         rejected.count(leaf, user);
         Some(EntryVerdict::Blocked)
     } else if is_limited(pass, leaf, user, class, duration)

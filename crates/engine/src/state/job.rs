@@ -373,6 +373,12 @@ impl JobRecord {
         self.spec.time_limit.map(|limit| limit + self.spec.grace)
     }
 
+    /// Returns the time of an element's submission, or of the end of its last attempt.
+    pub(crate) fn waits_since(&self, ordinal: u32) -> Time {
+        let run = self.elements.get(&ordinal).and_then(|element| element.run.as_ref());
+        run.and_then(|run| run.ended).unwrap_or(self.submitted)
+    }
+
     /// Returns the latest end of an element while its processes do not run yet.
     pub(crate) fn end_from_start(&self) -> RunEnd {
         self.duration().map_or(RunEnd::Never, RunEnd::After)

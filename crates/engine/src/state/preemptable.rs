@@ -37,8 +37,26 @@ impl PreemptableAttempt {
     /// Returns the GPU time that an eviction now would lose, in thousandths of a GPU times
     /// milliseconds.
     pub(crate) fn unsaved_gpu_time(&self, now: Time) -> u64 {
-        let milli: u64 = self.gpus.iter().map(|(_, milli)| milli).sum();
-        self.unsaved_since.map_or(0, |since| milli.saturating_mul(now.since(since).0))
+        self.unsaved_since.map_or(0, |since| self.milli().saturating_mul(now.since(since).0))
+    }
+
+    /// Returns the thousandths of GPUs that it holds, of all models.
+    fn milli(&self) -> u64 {
+        self.gpus.iter().map(|(_, milli)| milli).sum()
+    }
+
+    /// Returns the time until which quota is not reclaimed from it for an element that needs this many thousandths
+    /// of GPUs and waits since an instant: it would lose more than `reclaim_after` for each GPU that the element
+    /// takes from it.
+    pub(crate) fn exempt_until(
+        &self,
+        now: Time,
+        reclaim_after: Span,
+        (needed_milli, waits_since): (u64, Time),
+    ) -> Option<Time> {
+        let until = waits_since + reclaim_after;
+        let accepted = self.milli().min(needed_milli).saturating_mul(reclaim_after.0);
+        (until > now && self.unsaved_gpu_time(now) > accepted).then_some(until)
     }
 }
 

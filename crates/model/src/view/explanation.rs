@@ -325,6 +325,9 @@ pub enum NotPreemptedReason {
     /// Other queue, and the pending element would exceed the nominal quota of its own queue.
     #[serde(rename = "not_its_own")]
     WouldExceedQuota,
+    /// Other queue, beyond its quota, but would lose much work: its quota is reclaimed once the pending element has
+    /// waited for the time that the queue file sets.
+    WouldLoseWork,
     /// The pending element is opportunistic: it runs only on idle resources.
     #[serde(rename = "behind_all")]
     OpportunisticCandidate,

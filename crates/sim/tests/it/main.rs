@@ -15,6 +15,7 @@ mod orders;
 mod packing;
 mod per_pod;
 mod ray;
+mod reclaim;
 mod scenario;
 mod slurm;
 mod volcano;

@@ -79,6 +79,10 @@ fn tree(document: &QueuesDocument, problems: &mut Problems) -> Option<QueueTree>
             Some(written) => written.value.0,
             None => Some(QueueTree::PATIENCE),
         },
+        reclaim_after: document
+            .reclaim_after
+            .as_ref()
+            .map_or(QueueTree::RECLAIM_AFTER, |written| written.value.0),
         default_time: document.default_time.as_ref().and_then(|written| time(written, problems)),
         default_queue: default_queue(document.default_queue.as_ref(), &leaves, problems)?,
         queues,

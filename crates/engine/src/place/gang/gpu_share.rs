@@ -33,7 +33,7 @@ fn place_one(gang: &mut GangPlacer<'_>, group: u16, need: &GroupNeed, model: Mod
             return true;
         }
     }
-    for list in [BucketList::Booked, BucketList::Clear] {
+    for list in [BucketList::Clear, BucketList::Booked] {
         let mut walk = NodeWalk::ascending(gang.request.scope, model, list, 1);
         while let Some(node) = walk.next(gang.pool) {
             if admits_one(gang, need, node)

@@ -91,11 +91,12 @@ pub(crate) fn could_fit(
     false
 }
 
-/// Returns the indexes to follow. Booked devices come first for requests that end before their
-/// bookings begin.
+/// Returns the indexes to follow. Requests that end before bookings begin may use nodes on which only booked devices
+/// are free, but only if they fit nowhere else: jobs end long before their time limits, and then the gang of the
+/// booking can start if its nodes are idle.
 fn lists(gang: &GangPlacer<'_>) -> impl Iterator<Item = BucketList> + use<> {
     let booked = gang.pool.has_bookings_outside(gang.request.interval);
-    booked.then_some(BucketList::Booked).into_iter().chain([BucketList::Clear])
+    [BucketList::Clear].into_iter().chain(booked.then_some(BucketList::Booked))
 }
 
 /// Places tasks on the tightest node that takes all that are left; while there is none, on the
@@ -221,7 +222,7 @@ fn place_block(
 }
 
 /// Chooses devices among free ones. For a future start those released last; for now those booked
-/// for later; then the lowest.
+/// for later, as EASY does; then the lowest.
 fn choose(gang: &GangPlacer<'_>, free: DeviceSet, node: NodeId, devices: u32) -> DeviceSet {
     if free.len() == devices {
         return free;

@@ -1,0 +1,177 @@
+//! How well jobs are scheduled on the mixes of two labs and on Philly: `cargo bench -p muster-sim --bench mixes --
+//! [MIX…] [--seeds N]`. For each scheduler: turnaround, waiting, and what was lost and stranded, in means over
+//! generated traces of several seeds. Philly is replayed once, if the public trace exists.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench reads files and the clock"
+)]
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use flate2::read::MultiGzDecoder;
+use muster_model::QueueTree;
+use muster_model::simulation::FleetFigures;
+use muster_sim::flat::Estimates;
+use muster_sim::fleet::{
+    Failures, Finished, Fleet, FleetLoad, FleetSite, SchedulerKind, StopCosts,
+};
+use muster_sim::trace::generate;
+use muster_spec::recipe::parse_recipe;
+use muster_spec::{TraceFormat, TraceJob, TraceReader, parse_cluster, parse_queues};
+
+const SCHEDULERS: [&str; 6] = ["muster", "kueue-tas", "kai", "slurm", "kube-gang", "kueue"];
+const LAB_CLUSTER: &str =
+    "nodes:\n- {name: 'n[1-16]', cpus: 128, memory: 2TiB, gpus: 8, gpu: h100}\n";
+const PHILLY_CLUSTER: &str =
+    "nodes:\n- {name: 'n[1-80]', cpus: 64, memory: 512GiB, gpus: 8, gpu: p100}\n";
+/// Three teams with 16 nodes, time limits up to seven times the run times.
+const TEAMS: &str = "\
+length: 14d
+every: 333s
+users: 30
+classes:
+- {name: vision, weight: 70, gpus: 1, queue: vision, runtime: {median: 1h, p95: 12h, max: 2d}, overestimate: 7}
+- {name: nlp, weight: 30, gpus: 1, queue: nlp, runtime: {median: 1h, p95: 12h, max: 2d}, overestimate: 7}
+- {name: node, weight: 12, gpus: 8, queue: nlp, runtime: {median: 2h, p95: 12h, max: 1d}, overestimate: 7}
+- {name: gang, weight: 4, gpus: 8, tasks: [2, 4, 8], queue: core, runtime: {median: 2h, p95: 12h, max: 1d}, overestimate: 7}
+";
+/// The mix of docs/simulate.md, longer.
+const LAB: &str = "\
+length: 14d
+every: 150s
+users: 30
+classes:
+- {name: small, weight: 85, gpus: 1, runtime: {median: 30m, p95: 8h, max: 1d}, overestimate: 4}
+- {name: node, weight: 10, gpus: 8, runtime: {median: 1h, p95: 8h, max: 1d}, overestimate: 4}
+- {name: gang, weight: 5, gpus: 8, tasks: [2, 4], runtime: {median: 1h, p95: 6h, max: 12h}, overestimate: 4}
+";
+const TEAM_QUEUES: &str = "\
+queues:
+- {name: vision, quota: {h100: 40}}
+- {name: nlp, quota: {h100: 40}}
+- {name: core, quota: {h100: 48}}
+";
+
+/// A site with the loads that are replayed on it.
+struct Mix {
+    name: &'static str,
+    what: &'static str,
+    site: FleetSite,
+    /// Jobs of each seed; empty if the trace does not exist.
+    traces: Vec<Vec<TraceJob>>,
+    as_tasks: bool,
+}
+
+fn main() -> ExitCode {
+    let mut seeds = 4;
+    let mut names = Vec::new();
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+    while let Some(arg) = args.next() {
+        if arg == "--seeds" {
+            let Some(number) = args.next().and_then(|text| text.parse().ok()) else {
+                eprintln!("error: `--seeds` takes a number");
+                return ExitCode::FAILURE;
+            };
+            seeds = number;
+        } else {
+            names.push(arg);
+        }
+    }
+    for mix in mixes(seeds) {
+        if names.is_empty() || names.iter().any(|name| name == mix.name) {
+            show(&mix);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn mixes(seeds: u64) -> Vec<Mix> {
+    let generated = |recipe: &str| {
+        let recipe = parse_recipe(recipe, None).expect("the recipe is right");
+        (1..=seeds).map(|seed| generate(&recipe, seed, None).collect()).collect()
+    };
+    let site = |cluster: &str, queues: Option<&str>| {
+        let cluster = parse_cluster(cluster, None).expect("the cluster is right");
+        let tree = queues.map_or_else(QueueTree::single, |queues| {
+            parse_queues(queues, None).expect("the queues are right")
+        });
+        FleetSite { nodes: cluster.nodes, levels: cluster.levels, tree }
+    };
+    let mix = |name, what, site, traces, as_tasks| Mix { name, what, site, traces, as_tasks };
+    vec![
+        mix("lab", "128 GPUs, one queue", site(LAB_CLUSTER, None), generated(LAB), true),
+        mix("teams-free", "128 GPUs, no quota", site(LAB_CLUSTER, None), generated(TEAMS), true),
+        mix(
+            "teams",
+            "128 GPUs, quotas",
+            site(LAB_CLUSTER, Some(TEAM_QUEUES)),
+            generated(TEAMS),
+            true,
+        ),
+        mix("philly", "640 GPUs, one queue", site(PHILLY_CLUSTER, None), philly(), false),
+    ]
+}
+
+/// Prints a row for each scheduler, in hours.
+fn show(mix: &Mix) {
+    let Mix { name, what, traces, .. } = mix;
+    if traces.is_empty() {
+        println!("{name}: not measured: the public traces are not there");
+        return;
+    }
+    println!("{name}: {what}, {} traces of {} jobs", traces.len(), traces[0].len());
+    println!("scheduler   turnaround    p99  waited    p99  stranded   lost  stops  left");
+    for scheduler in SCHEDULERS {
+        let runs: Vec<FleetFigures> =
+            traces.iter().map(|trace| figures(mix, trace, scheduler)).collect();
+        let mean =
+            |of: fn(&FleetFigures) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+        println!(
+            "{scheduler:<10} {:>11.2} {:>6.1} {:>7.2} {:>6.1} {:>9.0} {:>6.0} {:>6.0} {:>5.0}",
+            mean(|run| run.turnaround_secs.mean / 3600.0),
+            mean(|run| run.turnaround_secs.p99 / 3600.0),
+            mean(|run| run.waited_secs.mean / 3600.0),
+            mean(|run| run.waited_secs.p99 / 3600.0),
+            mean(|run| run.hours.stranded),
+            mean(|run| run.hours.lost),
+            mean(|run| run.evictions as f64),
+            mean(|run| run.left as f64),
+        );
+    }
+}
+
+fn figures(mix: &Mix, trace: &[TraceJob], scheduler: &str) -> FleetFigures {
+    let kind = SchedulerKind::named(scheduler).expect("the schedulers are known");
+    let load = FleetLoad::of(trace, &mix.site, Estimates::Requested, mix.as_tasks);
+    let jobs = if kind.gives_shares() { load.jobs } else { load.in_whole_gpus() };
+    let instance = kind.begin(&mix.site, 1).expect("every scheduler takes the site");
+    let mut fleet =
+        Fleet::new(&mix.site, instance, jobs, StopCosts::default(), Failures::default());
+    while fleet.step().expect("every plan passes its check") {}
+    Finished::of(kind, fleet, false).figures().clone()
+}
+
+/// Returns the jobs of Philly, below the public traces: beside the repository, or where `MUSTER_TRACES` says.
+fn philly() -> Vec<Vec<TraceJob>> {
+    let beside = || {
+        let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
+        above.map(|above| above.join("shared/traces"))
+    };
+    let dir = std::env::var_os("MUSTER_TRACES").map(PathBuf::from).or_else(beside);
+    let file = dir.and_then(|dir| File::open(dir.join("philly/philly.csv.gz")).ok());
+    let Some(file) = file else { return Vec::new() };
+    let mut text = String::new();
+    MultiGzDecoder::new(file).read_to_string(&mut text).expect("the trace is text");
+    let mut reader = TraceReader::new(TraceFormat::Philly);
+    let mut jobs = Vec::new();
+    for line in text.lines() {
+        let read = reader.read(line, &mut |job| jobs.extend(job.ok()));
+        read.expect("the trace is readable");
+    }
+    vec![jobs]
+}
