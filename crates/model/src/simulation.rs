@@ -6,6 +6,7 @@
 mod fleet;
 mod fleet_event;
 mod gantt;
+mod variant;
 mod whatif;
 
 use schemars::JsonSchema;
@@ -17,6 +18,7 @@ pub use fleet::{
 };
 pub use fleet_event::{FleetEvent, FleetEventKind, FleetInstant, FleetWaiting};
 pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};
+pub use variant::{AddedNodes, FigureChange, JobsChange, SiteVariant, VariantDifference};
 pub use whatif::{PastReplay, PendingJob, StartTimes, WhatIf};
 
 /// Schedulers compared on one trace.

@@ -6,6 +6,7 @@ pub(crate) mod findings;
 mod instant;
 mod runs;
 mod sizes;
+mod variants;
 pub(crate) mod words;
 
 use muster_model::simulation::{FleetComparison, FleetUnit};
@@ -17,6 +18,7 @@ use crate::style::{clean, wrap};
 pub use caveat::caveat;
 pub use findings::findings;
 pub use instant::instant;
+pub use variants::{label, variants};
 
 /// Columns if the output is not a terminal.
 const WIDTH: usize = 100;
@@ -55,24 +57,32 @@ fn head(comparison: &FleetComparison) -> Vec<String> {
         comparison;
     let queues =
         queues.as_ref().map_or(String::new(), |queues| format!(", queues of {}", clean(queues)));
-    let mut lines = vec![format!(
-        "{} of {} on {} ({}, {} {}s){queues}",
-        grouped_count(*jobs, "job"),
-        clean(trace),
-        clean(cluster),
-        grouped_count(*nodes, "node"),
-        words::amount(*size),
-        unit(comparison.unit),
-    )];
+    let load = format!("{} of {}", grouped_count(*jobs, "job"), clean(trace));
+    let is_one = comparison.variants.is_empty();
+    let mut lines = if is_one {
+        let nodes = grouped_count(*nodes, "node");
+        let size = words::amount(*size);
+        let unit = unit(comparison.unit);
+        vec![format!("{load} on {} ({nodes}, {size} {unit}s){queues}", clean(cluster))]
+    } else {
+        let mut lines = vec![format!("{load}, the same on each variant:")];
+        lines.extend(variants(comparison));
+        lines
+    };
+    let too_large = if is_one {
+        "that do not fit the idle cluster"
+    } else {
+        "that do not fit the idle cluster of every variant"
+    };
     let left_out = [
         (comparison.never_ran, "that never ran in the trace"),
-        (comparison.too_large, "that do not fit the idle cluster"),
+        (comparison.too_large, too_large),
         (comparison.bad_rows, "that cannot be read"),
     ];
     for (number, why) in left_out.into_iter().filter(|(number, _)| *number > 0) {
         lines.push(format!("left out: {} {why}", grouped(number)));
     }
-    if *strangers > 0 {
+    if is_one && *strangers > 0 {
         let jobs = grouped_count(*strangers, "job");
         lines.push(format!("in the default queue: {jobs} whose queue does not exist"));
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Spread;
+use super::{SiteVariant, Spread, VariantDifference};
 
 /// Control planes compared on one fleet and one trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,7 +38,15 @@ pub struct FleetComparison {
     pub without_limit: u64,
     /// Seeds of the random numbers, one run of each control plane per seed.
     pub seeds: Vec<u64>,
-    /// Results per control plane, in the requested order.
+    /// Variants of the site, in order; empty when there is only one. With several, `cluster`,
+    /// `queues`, `nodes`, `size` and `strangers` are those of the first, and all variants have the
+    /// same jobs: `too_large` counts those that at least one of them cannot host.
+    #[serde(default)]
+    pub variants: Vec<SiteVariant>,
+    /// Differences of each variant to the first, by scheduler; empty when there is only one.
+    #[serde(default)]
+    pub differences: Vec<VariantDifference>,
+    /// Results per control plane, in the requested order; of each, one per variant.
     pub runs: Vec<FleetFigures>,
 }
 
@@ -70,6 +78,9 @@ pub enum TimeLimits {
 pub struct FleetFigures {
     /// Name of the scheduler.
     pub scheduler: String,
+    /// Name of the variant of the site; empty when there is only one.
+    #[serde(default)]
+    pub variant: String,
     /// True when the production engine decided; false for a model.
     pub is_engine: bool,
     /// True when the run was interrupted: the figures cover only the time until then.

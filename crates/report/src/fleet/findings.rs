@@ -5,8 +5,10 @@
 use muster_model::simulation::{Figure, FleetComparison, FleetFigures, SizeFigures};
 
 use super::unit;
+use super::variants::differences;
 use super::words::{amount, at_least, percent, span, with_margin};
 use crate::amount::{grouped, grouped_count};
+use crate::style::clean;
 
 /// Smallest share of all hours that is reported.
 const LEAST_SHARE: f64 = 0.005;
@@ -21,18 +23,35 @@ const LEAST_SPREAD: f64 = 0.1;
 const WORSE_RATIO: f64 = 1.5;
 const WORSE_SECS: f64 = 60.0;
 
-/// Returns the findings, the most severe first.
+/// Returns the findings, the most severe first. With several variants of the site these are their
+/// differences, then the main findings on each.
 #[must_use]
 pub fn findings(comparison: &FleetComparison) -> Vec<String> {
-    let facts = ComparedRuns {
-        comparison,
-        whole: comparison.runs.iter().filter(|run| !run.is_partial).collect(),
-        unit: unit(comparison.unit),
-    };
+    if comparison.variants.is_empty() {
+        return all_findings(&ComparedRuns::of(comparison, comparison.runs.iter().collect()));
+    }
+    let mut sentences = differences(comparison);
+    for variant in &comparison.variants {
+        let runs = comparison.runs.iter().filter(|run| run.variant == variant.name).collect();
+        let own = main_findings(&ComparedRuns::of(comparison, runs));
+        sentences.extend(
+            own.into_iter().map(|sentence| format!("{}: {sentence}", clean(&variant.name))),
+        );
+    }
+    sentences
+}
+
+/// Returns jobs that did not end, and the difference of turnarounds.
+fn main_findings(facts: &ComparedRuns<'_>) -> Vec<String> {
     let mut sentences = facts.interrupted();
     sentences.extend(facts.refused());
     sentences.extend(facts.stuck());
     sentences.extend(facts.turnarounds());
+    sentences
+}
+
+fn all_findings(facts: &ComparedRuns<'_>) -> Vec<String> {
+    let mut sentences = main_findings(facts);
     sentences.extend(facts.hours(
         "hours.held_idle",
         "were held but idle: by incomplete gangs, beyond the request, or after the work was done",
@@ -54,15 +73,22 @@ type Valued<'c> = (&'c FleetFigures, f64);
 /// The runs that the sentences are derived from.
 struct ComparedRuns<'c> {
     comparison: &'c FleetComparison,
-    /// Runs that were not interrupted.
+    /// Runs on one variant of the site.
+    runs: Vec<&'c FleetFigures>,
+    /// Those that were not interrupted.
     whole: Vec<&'c FleetFigures>,
     unit: &'static str,
 }
 
 impl<'c> ComparedRuns<'c> {
+    fn of(comparison: &'c FleetComparison, runs: Vec<&'c FleetFigures>) -> Self {
+        let whole = runs.iter().copied().filter(|run| !run.is_partial).collect();
+        Self { comparison, runs, whole, unit: unit(comparison.unit) }
+    }
+
     fn refused(&self) -> Vec<String> {
-        let refused = self.comparison.runs.iter().filter(|run| run.refused > 0);
-        let sentence = |run: &FleetFigures| {
+        let refused = self.runs.iter().filter(|run| run.refused > 0);
+        let sentence = |run: &&FleetFigures| {
             let jobs = grouped_count(run.refused, "job");
             format!("{} refused {jobs}: its figures leave them out", run.scheduler)
         };
@@ -70,8 +96,8 @@ impl<'c> ComparedRuns<'c> {
     }
 
     fn interrupted(&self) -> Vec<String> {
-        let partial = self.comparison.runs.iter().filter(|run| run.is_partial);
-        let sentence = |run: &FleetFigures| {
+        let partial = self.runs.iter().filter(|run| run.is_partial);
+        let sentence = |run: &&FleetFigures| {
             format!(
                 "{} was interrupted (*): of {} {} had arrived and {} had ended by then; the others count until then",
                 run.scheduler,

@@ -7,6 +7,7 @@ use super::unit;
 use super::words::{amount, at_least, percent, span, with_margin};
 use crate::RenderContext;
 use crate::amount::grouped;
+use crate::style::clean;
 use crate::table::{Align, Table};
 
 /// Heading and cell text of a column; the text is empty where the figure does not apply.
@@ -85,9 +86,12 @@ pub(super) fn tables(comparison: &FleetComparison, width: usize, context: Render
 }
 
 fn table<'c>(comparison: &'c FleetComparison, columns: &[RunColumn]) -> Table<'c, FleetFigures> {
-    let table = Table::of(&comparison.runs).left("SCHEDULER", |run| {
+    let mut table = Table::of(&comparison.runs).left("SCHEDULER", |run| {
         format!("{}{}", run.scheduler, if run.is_partial { "*" } else { "" })
     });
+    if !comparison.variants.is_empty() {
+        table = table.left("VARIANT", |run| clean(&run.variant).into_owned());
+    }
     columns.iter().fold(table, |table, (heading, text)| {
         let align = if *heading == "DECIDED BY" { Align::Left } else { Align::Right };
         table.column(heading, align, text)

@@ -2,8 +2,9 @@
 //! control planes.
 
 use muster_model::simulation::{
-    ConfidenceInterval, FleetComparison, FleetCurve, FleetFigures, FleetHours, FleetUnit,
-    OwnerFigures, SizeFigures, Spread, TimeLimits,
+    ConfidenceInterval, FigureChange, FleetComparison, FleetCurve, FleetFigures, FleetHours,
+    FleetUnit, JobsChange, OwnerFigures, SiteVariant, SizeFigures, Spread, TimeLimits,
+    VariantDifference,
 };
 
 pub(crate) fn spread(mean: f64) -> Spread {
@@ -38,6 +39,7 @@ fn owner(name: &str, jobs: u64, stretch: f64) -> OwnerFigures {
 pub(crate) fn run(scheduler: &str, wait_secs: f64) -> FleetFigures {
     FleetFigures {
         scheduler: scheduler.to_owned(),
+        variant: String::new(),
         is_engine: scheduler == "muster",
         is_partial: false,
         arrived: 1200,
@@ -95,6 +97,8 @@ pub(crate) fn comparison(runs: Vec<FleetFigures>) -> FleetComparison {
         limits: TimeLimits::Requested,
         without_limit: 0,
         seeds: vec![42],
+        variants: Vec::new(),
+        differences: Vec::new(),
         runs,
     }
 }
@@ -108,4 +112,36 @@ pub(crate) fn stuck(mut run: FleetFigures) -> FleetFigures {
 
 pub(crate) fn interval(figure: &str, mean: f64, margin: f64) -> ConfidenceInterval {
     ConfidenceInterval { figure: figure.to_owned(), mean, margin }
+}
+
+/// A variant with nodes of eight GPUs.
+pub(crate) fn variant(name: &str, nodes: u64) -> SiteVariant {
+    SiteVariant {
+        name: name.to_owned(),
+        cluster: "site.yaml".to_owned(),
+        queues: Some("queues.yaml".to_owned()),
+        added: None,
+        nodes,
+        size: nodes as f64 * 8.0,
+        too_large: 1,
+        left_out: 0,
+        strangers: 3,
+        capacity_hours: nodes as f64 * 8.0 * 240.0,
+    }
+}
+
+/// The difference of runs with these waits, of 12 and 16 nodes.
+pub(crate) fn difference(scheduler: &str, first: f64, here: f64) -> VariantDifference {
+    let change = |first, here| FigureChange { first, here, may_be_chance: false };
+    VariantDifference {
+        scheduler: scheduler.to_owned(),
+        variant: "site + 4".to_owned(),
+        first: "site".to_owned(),
+        turnaround_secs: change(first + 7200.0, here + 7200.0),
+        waited_secs: change(first, here),
+        stranded_hours: change(0.0, 0.0),
+        capacity_hours: change(23_040.0, 30_720.0),
+        refused: JobsChange { first: 0, here: 0 },
+        left: JobsChange { first: 0, here: 0 },
+    }
 }

@@ -2,8 +2,8 @@
 
 use muster_model::simulation::{FleetComparison, FleetFigures};
 
-use super::unit;
 use super::words::{at_least, span};
+use super::{label, unit};
 use crate::RenderContext;
 use crate::amount::grouped;
 use crate::style::Ink;
@@ -28,7 +28,7 @@ pub(super) fn table(
         grouped(jobs.max().unwrap_or_default())
     });
     let table = comparison.runs.iter().fold(table, |table, run| {
-        table.right(&run.scheduler.to_uppercase(), |size| match of(run, size) {
+        table.right(&label(run).to_uppercase(), |size| match of(run, size) {
             Some(size) => format!("{}{}", at_least(run), span(size.waited_secs.mean)),
             None => "-".to_owned(),
         })

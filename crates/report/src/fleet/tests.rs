@@ -1,5 +1,7 @@
 //! Tests of the comparison on a fleet: snapshots of the terminal text.
 
+use muster_model::simulation::{AddedNodes, FigureChange, JobsChange};
+
 use super::sample::{interval, run, size, stuck};
 use super::*;
 
@@ -134,4 +136,56 @@ fn jobs_that_never_end_are_told_with_or_without_what_they_hold() {
         "under kube-default 3 gangs hold 12 GPUs and wait for each other; nothing more happens, and 1,202 jobs beside them never \
          end"
     );
+}
+
+/// Two variants under two schedulers; the second queue file refuses jobs.
+fn variants_compared() -> muster_model::simulation::FleetComparison {
+    let on = |name: &str, run: muster_model::simulation::FleetFigures| {
+        muster_model::simulation::FleetFigures { variant: name.to_owned(), ..run }
+    };
+    let runs = vec![
+        on("site", run("muster", 1810.0)),
+        on("site + 4", run("muster", 610.0)),
+        on("site", run("kube-default", 6900.0)),
+        on("site + 4", run("kube-default", 6900.0)),
+    ];
+    let mut shown = sample::comparison(runs);
+    shown.variants = vec![sample::variant("site", 12), sample::variant("site + 4", 16)];
+    shown.variants[1].left_out = 3;
+    shown.variants[1].added = Some(AddedNodes {
+        nodes: 4,
+        like: "node12".to_owned(),
+        gpus: 8,
+        model: Some("h100".to_owned()),
+    });
+    shown.differences = vec![
+        sample::difference("muster", 1810.0, 610.0),
+        sample::difference("kube-default", 6900.0, 6900.0),
+    ];
+    shown
+}
+
+#[test]
+fn variants_are_rows_and_their_differences_are_told() {
+    insta::assert_snapshot!(comparison(&variants_compared(), RenderContext::plain()));
+}
+
+#[test]
+fn a_difference_says_when_it_is_not_over_the_same_jobs() {
+    let mut shown = variants_compared();
+    let one = &mut shown.differences[0];
+    one.left = JobsChange { first: 0, here: 2 };
+    one.refused = JobsChange { first: 1, here: 3 };
+    shown.differences[1].turnaround_secs =
+        FigureChange { first: 10.0, here: 20.0, may_be_chance: true };
+    let said = findings(&shown);
+    assert!(said[0].contains("turnaround ≥ 2h10m (was 2h30m)"), "{said:?}");
+    assert!(
+        said[0].ends_with(
+            "; 2 jobs never end (were 0), so the times are lower bounds; 3 jobs refused (were 1), so the times are not of the \
+             same jobs"
+        ),
+        "{said:?}"
+    );
+    assert!(said[1].contains("turnaround 20s (no difference beyond chance)"), "{said:?}");
 }

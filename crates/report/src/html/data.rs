@@ -15,6 +15,8 @@ pub(super) struct PageData<'d> {
     /// Warning to be read before the figures; `None` if there is nothing to warn about.
     caveat: Option<String>,
     findings: Vec<String>,
+    /// Sentences on the variants of the site, if there are several.
+    variants: Vec<String>,
     gantts: Vec<DrawnGantt<'d>>,
 }
 
@@ -40,6 +42,7 @@ impl<'d> PageData<'d> {
             comparison,
             caveat,
             findings,
+            variants: crate::fleet::variants(comparison),
             gantts: gantts.iter().map(|gantt| drawn(gantt, most)).collect(),
         }
     }

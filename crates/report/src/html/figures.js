@@ -2,7 +2,7 @@
 
 (() => {
   "use strict";
-  const { amount, element, grouped, percent, span } = muster.words;
+  const { amount, element, grouped, label, percent, span } = muster.words;
 
   const plain = (number) => number.toFixed(2);
   /** Heading, path of the figure in a run (also the name of its interval), and formatting function. */
@@ -67,7 +67,7 @@
   }
 
   function row(run, at) {
-    const name = element("th", { scope: "row" }, muster.swatch(at), " " + run.scheduler + (run.is_partial ? "*" : ""));
+    const name = element("th", { scope: "row" }, muster.swatch(at), " " + label(run) + (run.is_partial ? "*" : ""));
     const by = element("td", { className: "words" }, run.is_engine ? "the engine" : "a model");
     return element("tr", {}, name, by, ...COLUMNS.map((column) => element("td", {}, cell(run, column))));
   }
@@ -92,7 +92,7 @@
       heads.push(made);
       return made;
     };
-    const headings = element("tr", {}, head("scheduler", (run) => run.scheduler), head("by", (run) => Number(!run.is_engine)));
+    const headings = element("tr", {}, head("scheduler", label), head("by", (run) => Number(!run.is_engine)));
     headings.append(...COLUMNS.map(([text, path]) => head(text, (run) => value(run, path))));
     body.append(...rows.map((entry) => entry.row));
     host.replaceChildren(element("table", {}, element("thead", {}, headings), body));

@@ -2,7 +2,7 @@
 
 (() => {
   "use strict";
-  const { amount, count, element, span } = muster.words;
+  const { amount, count, element, label, span } = muster.words;
 
   /** Returns every owner (user or queue) of any run, in order of first appearance. */
   function gathered(runs, kind) {
@@ -21,7 +21,7 @@
     const filled = element("i");
     filled.style.width = (share * 100).toFixed(2) + "%";
     filled.style.background = muster.colour(at);
-    return element("div", { className: "bar" }, element("span", {}, run.scheduler), filled, element("span", {}, text));
+    return element("div", { className: "bar" }, element("span", { title: label(run) }, label(run)), filled, element("span", {}, text));
   }
 
   /** Draws the bars. `figure` is `stretch` or a duration in seconds; `isShown(run number)` selects the runs. */

@@ -2,7 +2,7 @@
 
 (() => {
   "use strict";
-  const { THIN, byId, count, element, grouped, span } = muster.words;
+  const { THIN, byId, count, element, grouped, label, span } = muster.words;
 
   const HEIGHT = 190;
   const data = JSON.parse(byId("data").textContent);
@@ -21,20 +21,26 @@
 
   function head() {
     const unit = comparison.unit === "gpu" ? "GPU" : "CPU";
-    document.title = comparison.trace + " on " + comparison.cluster + " · muster simulate";
-    byId("title").textContent = comparison.trace + " on " + comparison.cluster;
-    const parts = [count(comparison.jobs, "job"), count(comparison.nodes, "node"), count(comparison.size, unit)];
-    parts.push(comparison.queues === null ? "one queue" : "queues of " + comparison.queues);
+    const variants = comparison.variants.length;
+    const where = variants > 0 ? count(variants, "variant") : comparison.cluster;
+    document.title = comparison.trace + " on " + where + " · muster simulate";
+    byId("title").textContent = comparison.trace + " on " + where;
+    const parts = [count(comparison.jobs, "job")];
+    if (variants === 0) {
+      parts.push(count(comparison.nodes, "node"), count(comparison.size, unit));
+      parts.push(comparison.queues === null ? "one queue" : "queues of " + comparison.queues);
+    }
     parts.push(comparison.seeds.length > 1 ? "seeds " + comparison.seeds.join(", ") : "seed " + comparison.seeds.join());
     byId("load").textContent = parts.join(" · ");
     const left = [
       [comparison.never_ran, "left out: ", " that never ran in the trace"],
-      [comparison.too_large, "left out: ", " that do not fit the idle cluster"],
+      [comparison.too_large, "left out: ", " that do not fit the idle cluster" + (variants > 0 ? " of every variant" : "")],
       [comparison.bad_rows, "left out: ", " that cannot be read"],
-      [comparison.strangers, "in the default queue: ", " whose queue does not exist"],
+      [variants > 0 ? 0 : comparison.strangers, "in the default queue: ", " whose queue does not exist"],
     ];
     const items = left.filter(([number]) => number > 0).map(([number, before, after]) => element("li", {}, before + grouped(number) + after));
-    byId("left-out").replaceChildren(...items);
+    const sites = data.variants.map((sentence) => element("li", {}, thin(sentence)));
+    byId("left-out").replaceChildren(...sites, ...items);
     byId("findings").replaceChildren(...data.findings.map((finding) => element("li", {}, thin(finding))));
     byId("caveat").hidden = data.caveat === null;
     byId("caveat").textContent = thin(data.caveat ?? "");
@@ -51,7 +57,7 @@
         shown[box.checked ? "add" : "delete"](at);
         redraws.forEach((redraw) => redraw());
       });
-      byId("legend").append(element("label", {}, box, muster.swatch(at), run.scheduler + (run.is_partial ? "*" : "")));
+      byId("legend").append(element("label", {}, box, muster.swatch(at), label(run) + (run.is_partial ? "*" : "")));
     });
   }
 
@@ -67,7 +73,7 @@
 
   /** Returns the name of a position and the value of every visible run there. */
   function telling(place, of) {
-    const parts = visible().map((at) => [runs[at].scheduler, of(runs[at])]).filter(([, text]) => text !== null);
+    const parts = visible().map((at) => [label(runs[at]), of(runs[at])]).filter(([, text]) => text !== null);
     return place + ": " + parts.map(([name, text]) => name + " " + text).join(", ");
   }
 

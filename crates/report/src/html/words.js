@@ -55,6 +55,11 @@ const muster = {};
     return grouped(number) + " " + noun + (number === 1 ? "" : "s");
   }
 
+  /** Returns the name of a run: its scheduler, and its variant of the site if there are several. */
+  function label(run) {
+    return run.scheduler + (run.variant ? " (" + run.variant + ")" : "");
+  }
+
   /** Returns a new element with properties and children; a string child becomes text. */
   function element(name, properties, ...children) {
     const made = document.createElement(name);
@@ -67,5 +72,5 @@ const muster = {};
     return document.getElementById(id);
   }
 
-  muster.words = { THIN, grouped, amount, percent, span, count, element, byId };
+  muster.words = { THIN, grouped, amount, percent, span, count, label, element, byId };
 })();

@@ -49,6 +49,7 @@ pub fn figures(scheduler: SchedulerKind, cluster: &ClusterState, is_partial: boo
     let held = |job: JobNo| cluster.width_milli(job) as f64 / 1000.0 * share_placed(cluster, job);
     FleetFigures {
         scheduler: scheduler.name().to_owned(),
+        variant: String::new(),
         is_engine: scheduler == SchedulerKind::Muster,
         is_partial,
         arrived: cluster.jobs().len() as u64,

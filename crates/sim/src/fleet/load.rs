@@ -166,12 +166,7 @@ impl<'s> Loading<'s> {
             return;
         };
         // 2. Its shape, if it fits.
-        let found = if self.as_tasks {
-            self.shapes.fitting(job.tasks, &job.task).map(|fitting| (job.tasks, fitting))
-        } else {
-            self.shapes.gather_tasks(job.tasks, &job.task)
-        };
-        let Some((tasks, (task, fewest_nodes))) = found else {
+        let Some((tasks, (task, fewest_nodes))) = self.shape(job) else {
             self.load.too_large += 1;
             return;
         };
@@ -196,6 +191,20 @@ impl<'s> Loading<'s> {
             priority: job.priority,
             fewest_nodes,
         });
+    }
+
+    /// Returns whether the idle cluster can host the job.
+    pub(super) fn can_host(&mut self, job: &TraceJob) -> bool {
+        self.shape(job).is_some()
+    }
+
+    /// Returns the number of tasks of a job and their shape; `None` if it does not fit.
+    fn shape(&mut self, job: &TraceJob) -> Option<(u32, Fitting)> {
+        if self.as_tasks {
+            self.shapes.fitting(job.tasks, &job.task).map(|fitting| (job.tasks, fitting))
+        } else {
+            self.shapes.gather_tasks(job.tasks, &job.task)
+        }
     }
 
     /// Returns all jobs, in order of arrival.

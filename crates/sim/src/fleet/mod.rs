@@ -3,7 +3,8 @@
 //! what they need, breaks nodes, and counts. Every scheduler, the engine or a model, sees the same
 //! cluster state and has the same few actions.
 //!
-//! * `site.rs`: nodes and queues; `load.rs`: jobs
+//! * `site.rs`: nodes and queues; `load.rs`: jobs; `more_nodes.rs`: added nodes
+//! * `variants.rs`: the same jobs on several sites, and how these differ
 //! * `pool.rs`: free resources; `cluster.rs`: cluster state and actions
 //! * `domains.rs`: topology domains
 //! * `waiting.rs`: idle GPUs that pending jobs could use
@@ -28,11 +29,13 @@ mod figures;
 mod horizon;
 mod intervals;
 mod load;
+mod more_nodes;
 mod pool;
 mod record;
 mod run;
 mod scheduler;
 mod site;
+mod variants;
 mod views;
 mod waiting;
 mod withheld;
@@ -47,9 +50,11 @@ pub use horizon::{Finished, to_common_horizon};
 pub(crate) use intervals::interval;
 pub use intervals::over_seeds;
 pub use load::{FleetJob, FleetLoad, JobNo, Loading};
+pub use more_nodes::{MoreNodes, NoSuchNode, more_nodes};
 pub use pool::{Pool, PoolNode};
 pub use record::{AllocationBar, ClusterEvent, FleetRecord};
 pub use run::Fleet;
 pub use scheduler::{Scheduler, SchedulerKind};
 pub use site::FleetSite;
+pub use variants::{SharedLoad, SharedLoading, differences};
 pub use views::{event, gantt, instant};

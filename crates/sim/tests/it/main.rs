@@ -18,5 +18,6 @@ mod ray;
 mod reclaim;
 mod scenario;
 mod slurm;
+mod variants;
 mod volcano;
 mod whatif;

@@ -31,6 +31,7 @@ Examples:
   muster simulate --trace KTH-SP2.swf.gz --procs 100 --scheduler easy --estimates actual --schedule-out waits.csv --json
   muster simulate --trace philly.csv.gz --procs 640 --load 1.3
   muster simulate --cluster cluster.yaml --queues queues.yaml --trace jobs.csv --scheduler muster,kube-default
+  muster simulate --cluster cluster.yaml --add-nodes 4 --queues old.yaml --queues new.yaml --trace jobs.csv --scheduler muster
   muster simulate --cluster nodes.csv --trace pods.csv.gz --no-departures --scheduler random,best-fit,fragmentation";
 
 /// Replay a trace under one or several schedulers, and compare them
@@ -40,7 +41,9 @@ Examples:
 ///
 /// With --cluster the jobs run on nodes with GPUs, optionally under queues and quotas, and control
 /// planes are compared: `muster` is Muster's own scheduler, with any queue file; the others are
-/// models. docs/models.md describes what each models and what not.
+/// models. docs/models.md describes what each models and what not. Several --cluster, --queues and
+/// --add-nodes are variants: the jobs that all of them can host run on each, and the differences to
+/// the first are shown.
 ///
 /// Without --cluster the machine has a number of identical processors; for a trace with GPUs, GPUs
 /// are counted. fcfs, easy, conservative and sjf are Muster's scheduler with that policy; easy-sjf
@@ -69,9 +72,9 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "N", value_parser = whole_number(1, MOST_PROCS), conflicts_with = "cluster")]
     procs: Option<u32>,
     /// Cluster file, or a node list in openb format with the columns
-    /// sn,cpu_milli,memory_mib,gpu,model
+    /// sn,cpu_milli,memory_mib,gpu,model. May be given several times: the clusters are compared
     #[arg(long, value_name = "FILE")]
-    cluster: Option<PathBuf>,
+    cluster: Vec<PathBuf>,
     /// Schedulers, separated by commas; by default muster,kube-default with --cluster, fcfs,easy
     /// without, best-fit,fragmentation with --no-departures
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = schedulers())]
@@ -159,10 +162,15 @@ fn factor(text: &str) -> Result<f64, String> {
 
 /// Runs `muster simulate`; returns its exit code.
 pub async fn run(app: &App, args: &SimulateArgs) -> Result<u8> {
-    match args.cluster {
-        Some(_) if args.packing.no_departures => packing::run(app, args).await,
-        Some(_) => fleet::run(app, args).await,
-        None => replay_flat(app, args).await,
+    match args.cluster.as_slice() {
+        [] => replay_flat(app, args).await,
+        [cluster] if args.packing.no_departures => packing::run(app, args, cluster).await,
+        [_, ..] if args.packing.no_departures => {
+            Err(Failure::usage("`--no-departures` takes one `--cluster`")
+                .hint("run it once per cluster")
+                .into())
+        }
+        [_, ..] => fleet::run(app, args).await,
     }
 }
 

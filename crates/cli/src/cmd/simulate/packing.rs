@@ -21,12 +21,13 @@ use crate::trace_file;
 const STRIDE: usize = 64;
 
 /// Options that apply to other kinds of simulation only.
-const OTHER_OPTIONS: [&str; 15] = [
+const OTHER_OPTIONS: [&str; 16] = [
     "procs",
     "estimates",
     "load",
     "schedule_out",
     "queues",
+    "add_nodes",
     "seeds",
     "node_mtbf",
     "gpu_mtbf",
@@ -53,7 +54,7 @@ pub struct PackingArgs {
 }
 
 /// Runs `muster simulate --no-departures`; returns its exit code.
-pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
+pub async fn run(app: &App, args: &super::SimulateArgs, cluster_path: &Path) -> Result<u8> {
     let hint = format!(
         "with `--no-departures` the policies are {}",
         PackingScheduler::names().collect::<Vec<_>>().join(", ")
@@ -67,7 +68,6 @@ pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
     // 1. Read nodes, pods and their order.
     let PackingArgs { arrival_order, .. } = &args.packing;
     let seed = args.seed;
-    let cluster_path = args.cluster.as_deref().unwrap_or(Path::new("-"));
     let ClusterInput { nodes, bad: bad_nodes, .. } = cluster::read(cluster_path, args.strict)?;
     let read = trace_file::read(&args.trace, args.format, args.strict)?;
     let order = match arrival_order {

@@ -1,23 +1,27 @@
-//! Complete runs: each control plane with each seed, as many at once as there are cores, and their
-//! comparison.
+//! Complete runs: each control plane on each variant of the site with each seed, as many at once as
+//! there are cores, and their comparison.
 
 use std::path::Path;
 
 use anyhow::Result;
 use muster_model::payload::shell_word;
-use muster_model::simulation::{FleetComparison, FleetUnit, Gantt};
-use muster_sim::fleet::{Finished, SchedulerKind, gantt, over_seeds, to_common_horizon};
+use muster_model::simulation::{FleetComparison, FleetFigures, FleetUnit, Gantt, SiteVariant};
+use muster_sim::fleet::{
+    Finished, SchedulerKind, differences, gantt, over_seeds, to_common_horizon,
+};
 
-use super::{Events, FleetSetup};
+use super::{Events, FleetSetup, VariantSetup};
 use crate::app::App;
 use crate::cmd::simulate::watch::{self, SimulationProgress};
 use crate::cmd::simulate::write;
 use crate::exit::INTERRUPTED;
 
-/// Run to do: a control plane and a seed.
+/// Run to do: a control plane, a variant of the site and a seed.
 #[derive(Clone, Copy)]
 struct FleetRun {
     scheduler: SchedulerKind,
+    /// Index of the variant.
+    variant: usize,
     seed: u64,
     /// True if the data of its plot is recorded.
     is_drawn: bool,
@@ -29,41 +33,28 @@ struct FleetRunResult {
     gantt: Option<Gantt>,
 }
 
-/// Runs every scheduler with every seed and compares them; returns the exit code.
+/// Runs every scheduler on every variant with every seed and compares them; returns the exit code.
 pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup) -> Result<u8> {
     let fleet = &args.fleet;
     let seeds: Vec<u64> = (args.seed..).take(fleet.seeds as usize).collect();
-    let comparison = FleetComparison {
-        trace: args.trace.display().to_string(),
-        cluster: args.cluster.as_deref().unwrap_or(Path::new("-")).display().to_string(),
-        queues: fleet.queues.as_ref().map(|path| path.display().to_string()),
-        command: command_line(),
-        nodes: given.site.nodes.len() as u64,
-        size: given.site.size_milli() as f64 / 1000.0,
-        unit: if given.site.has_gpus() { FleetUnit::Gpu } else { FleetUnit::Cpu },
-        jobs: given.load.jobs.len() as u64,
-        never_ran: given.load.never_ran,
-        too_large: given.load.too_large,
-        strangers: given.load.strangers,
-        bad_rows: given.bad_rows,
-        limits: given.limits,
-        without_limit: given.load.jobs.iter().filter(|job| job.estimate.is_none()).count() as u64,
-        seeds: seeds.clone(),
-        runs: Vec::new(),
-    };
+    let comparison = comparison_without_runs(args, &given, seeds.clone());
+    let views: Vec<SiteVariant> =
+        given.variants.iter().map(|variant| variant.view.clone()).collect();
 
     // 1. Run the control planes.
     let mut tasks = Vec::new();
     for scheduler in &given.schedulers {
-        let drawn = |at: usize| at == 0 && fleet.report_out.is_some();
-        let of_seed = |(at, seed): (usize, &u64)| FleetRun {
-            scheduler: *scheduler,
-            seed: *seed,
-            is_drawn: drawn(at),
-        };
-        tasks.extend(seeds.iter().enumerate().map(of_seed));
+        for variant in 0..views.len() {
+            let of_seed = |(at, seed): (usize, &u64)| FleetRun {
+                scheduler: *scheduler,
+                variant,
+                seed: *seed,
+                is_drawn: at == 0 && fleet.report_out.is_some(),
+            };
+            tasks.extend(seeds.iter().enumerate().map(of_seed));
+        }
     }
-    let total = (given.load.jobs.len() * tasks.len()) as u64;
+    let total = comparison.jobs * tasks.len() as u64;
     let events_out = fleet.events_out.clone();
     let runs = move |watch: &SimulationProgress| {
         watch::on_all_cores(&tasks, |task| run_one(watch, &given, *task, events_out.as_deref()))
@@ -78,8 +69,17 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
         over_seeds(&runs.iter().map(|run| run.finished.figures().clone()).collect::<Vec<_>>())
     });
     let comparison = FleetComparison { runs: runs.collect(), ..comparison };
+    let comparison = if views.len() > 1 {
+        let finished = played.iter().map(|run| run.finished.figures());
+        with_variants(comparison, views, common_horizon_secs(finished))
+    } else {
+        comparison
+    };
     if let Some(path) = &fleet.report_out {
-        let gantts: Vec<Gantt> = played.into_iter().filter_map(|run| run.gantt).collect();
+        let mut gantts: Vec<Gantt> = played.into_iter().filter_map(|run| run.gantt).collect();
+        for (gantt, run) in gantts.iter_mut().zip(&comparison.runs) {
+            gantt.scheduler = muster_report::fleet::label(run);
+        }
         write(path, &muster_report::html::page(&comparison, &gantts))?;
         app.ui.status(&format!("wrote the plots to {}", path.display()));
     }
@@ -91,21 +91,73 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
     Ok(if comparison.runs.iter().any(|run| run.is_partial) { INTERRUPTED } else { 0 })
 }
 
+/// Describes the load and the site; for several variants, the site is the first.
+fn comparison_without_runs(
+    args: &super::super::SimulateArgs,
+    given: &FleetSetup,
+    seeds: Vec<u64>,
+) -> FleetComparison {
+    let VariantSetup { view, site, load } = &given.variants[0];
+    FleetComparison {
+        trace: args.trace.display().to_string(),
+        cluster: view.cluster.clone(),
+        queues: view.queues.clone(),
+        command: command_line(),
+        nodes: view.nodes,
+        size: view.size,
+        unit: if site.has_gpus() { FleetUnit::Gpu } else { FleetUnit::Cpu },
+        jobs: load.jobs.len() as u64,
+        never_ran: load.never_ran,
+        too_large: given.unhosted,
+        strangers: view.strangers,
+        bad_rows: given.bad_rows,
+        limits: given.limits,
+        without_limit: load.jobs.iter().filter(|job| job.estimate.is_none()).count() as u64,
+        seeds,
+        variants: Vec::new(),
+        differences: Vec::new(),
+        runs: Vec::new(),
+    }
+}
+
+/// Returns the seconds until the last instant of any run that was not interrupted.
+fn common_horizon_secs<'f>(runs: impl Iterator<Item = &'f FleetFigures>) -> f64 {
+    runs.filter(|run| !run.is_partial).map(|run| run.horizon_secs).fold(0.0, f64::max)
+}
+
+/// Names the variant of each run, and adds the differences.
+fn with_variants(
+    mut comparison: FleetComparison,
+    mut variants: Vec<SiteVariant>,
+    horizon_secs: f64,
+) -> FleetComparison {
+    for variant in &mut variants {
+        variant.capacity_hours = variant.size * horizon_secs / 3600.0;
+    }
+    for (run, variant) in comparison.runs.iter_mut().zip(variants.iter().cycle()) {
+        run.variant.clone_from(&variant.name);
+    }
+    comparison.differences = differences(&variants, &comparison.runs);
+    comparison.variants = variants;
+    comparison
+}
+
 fn run_one(
     watch: &SimulationProgress,
     given: &FleetSetup,
     task: FleetRun,
     events_out: Option<&Path>,
 ) -> Result<FleetRunResult> {
-    let FleetRun { scheduler, seed, is_drawn } = task;
-    let mut fleet = given.fleet(scheduler, seed)?;
+    let FleetRun { scheduler, variant, seed, is_drawn } = task;
+    let variant = &given.variants[variant];
+    let mut fleet = given.fleet(variant, scheduler, seed)?;
     if is_drawn {
         fleet.record_bars();
     }
     let mut events = Events::of(events_out, &mut fleet)?;
     let is_over = watch::play(watch, &mut fleet, None, |fleet| events.write(fleet))?;
-    watch.count(given.load.jobs.len() - fleet.cluster().jobs().len());
-    let gantt = is_drawn.then(|| gantt(scheduler, &given.site, &fleet));
+    watch.count(variant.load.jobs.len() - fleet.cluster().jobs().len());
+    let gantt = is_drawn.then(|| gantt(scheduler, &variant.site, &fleet));
     Ok(FleetRunResult { finished: Finished::of(scheduler, fleet, !is_over), gantt })
 }
 

@@ -1,10 +1,12 @@
 //! Runs up to an instant, and shows the state there: running jobs, pending jobs, and why they are
 //! pending.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use muster_model::simulation::FleetInstant;
 use muster_model::{Span, Time};
-use muster_sim::fleet::{JobNo, SchedulerKind, instant};
+use muster_sim::fleet::{FleetJob, JobNo, SchedulerKind, instant};
 
 use super::{Events, FleetSetup};
 use crate::app::App;
@@ -18,9 +20,10 @@ pub async fn run(
     given: FleetSetup,
     after: Span,
 ) -> Result<u8> {
-    let asked = find_jobs(&given, &args.fleet.explain)?;
-    for job in asked.iter().map(|job| &given.load.jobs[job.at()]) {
-        let later = job.submit.since(given.load.jobs[0].submit);
+    let jobs = Arc::clone(&given.variants[0].load.jobs);
+    let asked = find_jobs(&jobs, &args.fleet.explain)?;
+    for job in asked.iter().map(|job| &jobs[job.at()]) {
+        let later = job.submit.since(jobs[0].submit);
         if later > after {
             app.ui.warning(&format!(
                 "job {} arrives {later} after the first submission, so it is not shown",
@@ -28,14 +31,14 @@ pub async fn run(
             ));
         }
     }
-    let total = (given.load.jobs.len() * given.schedulers.len()) as u64;
+    let total = (jobs.len() * given.schedulers.len()) as u64;
     let seed = args.seed;
     let events_out = args.fleet.events_out.clone();
-    let first = given.load.jobs[0].submit;
+    let first = jobs[0].submit;
     let until = first + after;
     let runs = move |watch: &SimulationProgress| {
         let one = |scheduler: &SchedulerKind| -> Result<(FleetInstant, bool)> {
-            let mut fleet = given.fleet(*scheduler, seed)?;
+            let mut fleet = given.fleet(&given.variants[0], *scheduler, seed)?;
             let mut events = Events::of(events_out.as_deref(), &mut fleet)?;
             let is_there =
                 watch::play(watch, &mut fleet, Some(until), |fleet| events.write(fleet))?;
@@ -68,9 +71,9 @@ pub async fn run(
 }
 
 /// Returns the requested jobs.
-fn find_jobs(given: &FleetSetup, ids: &[String]) -> Result<Vec<JobNo>, Failure> {
+fn find_jobs(jobs: &[FleetJob], ids: &[String]) -> Result<Vec<JobNo>, Failure> {
     let of = |id: &String| {
-        let at = given.load.jobs.iter().position(|job| *job.id == **id);
+        let at = jobs.iter().position(|job| *job.id == **id);
         at.map(|at| JobNo(at as u32)).ok_or_else(|| {
             Failure::not_found(format!("no job `{}` of the trace can run here", id.escape_debug()))
                 .hint("a job is named by its id in the trace; in a trace without ids, by its row number, from 1")

@@ -3,10 +3,12 @@
 //! * `compare.rs`: complete runs and their comparison
 //! * `instant.rs`: runs up to an instant and the state there
 //! * `slurm_conf.rs`: settings of the model of Slurm from a site's slurm.conf
+//! * `variants.rs`: several clusters and queue files
 
 mod compare;
 mod instant;
 mod slurm_conf;
+mod variants;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,11 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use muster_model::Span;
 use muster_model::simulation::TimeLimits;
-use muster_model::{QueueTree, Span};
 use muster_report::amount::count;
 use muster_sim::fleet::{
-    Failures, Fleet, FleetLoad, FleetSite, Loading, SchedulerError, SchedulerKind, StopCosts, event,
+    Failures, Fleet, FleetLoad, Loading, SchedulerError, SchedulerKind, SharedLoading, StopCosts,
+    event,
 };
 use muster_sim::peers::slurm::SlurmSettings;
 use muster_spec::quantity::parse_span;
@@ -27,15 +30,21 @@ use super::{EstimatesArg, cluster, select_schedulers, warn_of_bad_rows};
 use crate::app::App;
 use crate::args::whole_number;
 use crate::exit::Failure;
-use crate::trace_file::Opened;
+use crate::trace_file::{Opened, Streamed};
 use slurm_conf::SlurmConf;
+use variants::{AddNodes, VariantSetup, Variants};
 
 /// Options for a cluster.
 #[derive(Debug, clap::Args)]
 pub struct FleetArgs {
-    /// Queue file with queues, quotas and policies; by default one queue without limits
+    /// Queue file with queues, quotas and policies; by default one queue without limits. May be
+    /// given several times: the files are compared
     #[arg(long, value_name = "FILE", requires = "cluster")]
-    queues: Option<PathBuf>,
+    queues: Vec<PathBuf>,
+    /// Compare with the cluster plus nodes like its last one, or like its last one with these GPUs:
+    /// 4, 4xh100, 4xh100:8. May be given several times
+    #[arg(long, value_name = "N[xMODEL[:GPUS]]", requires = "cluster")]
+    add_nodes: Vec<AddNodes>,
     /// slurm.conf of the site, for the model slurm: weights, intervals, depths; the defaults are in
     /// docs/models.md
     #[arg(long, value_name = "FILE", requires = "cluster")]
@@ -65,7 +74,7 @@ pub struct FleetArgs {
     /// size, a timeline of each GPU, and figures per user
     #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "at")]
     report_out: Option<PathBuf>,
-    /// Write events, one `FleetEvent` in JSON per line. For a single scheduler and seed
+    /// Write events, one `FleetEvent` in JSON per line. For a single scheduler, seed and variant
     #[arg(long, value_name = "FILE", requires = "cluster")]
     events_out: Option<PathBuf>,
     /// In place of the figures, show the state at this time after the first submission: running
@@ -91,8 +100,10 @@ fn nonzero_span(text: &str) -> Result<Span, String> {
 
 /// Input that all runs share.
 struct FleetSetup {
-    site: FleetSite,
-    load: FleetLoad,
+    /// Variants of the site with the same jobs; at least one.
+    variants: Vec<VariantSetup>,
+    /// Number of jobs that at least one variant cannot host.
+    unhosted: u64,
     schedulers: Vec<SchedulerKind>,
     slurm: SlurmSettings,
     terms: StopCosts,
@@ -106,13 +117,19 @@ struct FleetSetup {
 
 impl FleetSetup {
     /// Returns a run that has not started.
-    fn fleet(&self, scheduler: SchedulerKind, seed: u64) -> Result<Fleet, SchedulerError> {
-        let load = if self.has_noise { &self.load.clone().with_noise(seed) } else { &self.load };
+    fn fleet(
+        &self,
+        variant: &VariantSetup,
+        scheduler: SchedulerKind,
+        seed: u64,
+    ) -> Result<Fleet, SchedulerError> {
+        let VariantSetup { site, load, .. } = variant;
+        let load = if self.has_noise { &load.clone().with_noise(seed) } else { load };
         let jobs =
             if scheduler.gives_shares() { Arc::clone(&load.jobs) } else { load.in_whole_gpus() };
         let failures = Failures { seed, ..self.failures };
-        let plane = scheduler.begin_as(&self.site, seed, self.slurm)?;
-        Ok(Fleet::new(&self.site, plane, jobs, self.terms, failures))
+        let plane = scheduler.begin_as(site, seed, self.slurm)?;
+        Ok(Fleet::new(site, plane, jobs, self.terms, failures))
     }
 }
 
@@ -128,6 +145,13 @@ pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
             .into());
     }
     let given = setup(app, args, schedulers)?;
+    if given.variants.len() > 1 && (args.fleet.events_out.is_some() || args.fleet.at.is_some()) {
+        return Err(Failure::usage(
+            "`--events-out` and `--at` take one cluster and one queue file",
+        )
+        .hint("run it once per variant")
+        .into());
+    }
     match args.fleet.at {
         Some(after) => instant::run(app, args, given, after).await,
         None => compare::run(app, args, given).await,
@@ -140,25 +164,16 @@ fn setup(
     args: &super::SimulateArgs,
     schedulers: Vec<SchedulerKind>,
 ) -> Result<FleetSetup> {
-    let path = args.cluster.as_deref().unwrap_or(Path::new("-"));
-    let cluster = cluster::read(path, args.strict)?;
-    let tree =
-        args.fleet.queues.as_deref().map_or_else(|| Ok(QueueTree::single()), cluster::queues)?;
-    let site = FleetSite { nodes: cluster.nodes, levels: cluster.levels, tree };
+    let FleetArgs { queues, add_nodes, .. } = &args.fleet;
+    let Variants { mut all, bad } =
+        variants::read(app, &args.cluster, queues, add_nodes, args.strict)?;
     let slurm = slurm_settings(app, args.fleet.slurm_conf.as_deref())?;
-    let trace = Opened::at(&args.trace, args.format)?;
-    let mut loading = Loading::new(&site, args.estimates.into(), trace.format().names_tasks());
-    let read = trace.stream(args.strict, &mut |job| loading.add(&job))?;
-    let mut load = loading.done().at(args.load);
-    if load.jobs.is_empty() {
-        return Err(no_jobs(&load).into());
-    }
-    if args.fleet.queues.is_none() {
-        // Without a queue file, queues of the trace cannot be unknown.
-        load.strangers = 0;
+    let (read, unhosted) = read_load(args, &mut all)?;
+    if all[0].load.jobs.is_empty() {
+        return Err(no_jobs(&all[0].load, unhosted).into());
     }
     warn_of_bad_rows(app, &read.bad, read.bad_count);
-    cluster::warn_of_bad_nodes(app, &cluster.bad);
+    cluster::warn_of_bad_nodes(app, &bad);
     let FleetArgs {
         checkpoint_every,
         checkpoint_on_signal,
@@ -169,8 +184,8 @@ fn setup(
         ..
     } = args.fleet;
     Ok(FleetSetup {
-        site,
-        load,
+        variants: all,
+        unhosted,
         schedulers,
         slurm,
         terms: StopCosts {
@@ -186,8 +201,31 @@ fn setup(
             EstimatesArg::Noisy => TimeLimits::Noisy,
         },
         has_noise: args.estimates == EstimatesArg::Noisy,
-        bad_rows: read.bad_count + cluster.bad.len() as u64,
+        bad_rows: read.bad_count + bad.len() as u64,
     })
+}
+
+/// Reads the trace into the load of every variant. Returns its summary, and the number of jobs that
+/// at least one variant cannot host.
+fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(Streamed, u64)> {
+    let trace = Opened::at(&args.trace, args.format)?;
+    let as_tasks = trace.format().names_tasks();
+    let loadings =
+        all.iter().map(|variant| Loading::new(&variant.site, args.estimates.into(), as_tasks));
+    let mut loading = SharedLoading::new(loadings.collect());
+    let read = trace.stream(args.strict, &mut |job| loading.add(&job))?;
+    let mut unhosted = 0;
+    let loads = loading.done();
+    for (variant, shared) in all.iter_mut().zip(loads) {
+        unhosted = shared.unhosted;
+        variant.load = shared.load.at(args.load);
+        variant.view.too_large = variant.load.too_large;
+        variant.view.left_out = shared.left_out;
+        // Without a queue file, queues of the trace cannot be unknown.
+        variant.view.strangers =
+            if args.fleet.queues.is_empty() { 0 } else { variant.load.strangers };
+    }
+    Ok((read, unhosted))
 }
 
 /// Returns the settings of a slurm.conf, or the defaults.
@@ -201,12 +239,12 @@ fn slurm_settings(app: &App, path: Option<&Path>) -> Result<SlurmSettings> {
     Ok(settings)
 }
 
-fn no_jobs(load: &FleetLoad) -> Failure {
-    let FleetLoad { never_ran, too_large, .. } = load;
+fn no_jobs(load: &FleetLoad, too_large: u64) -> Failure {
+    let FleetLoad { never_ran, .. } = load;
     let counted = format!(
         "{} never ran on the original system, {} would not fit on the idle cluster",
         count(*never_ran, "job"),
-        count(*too_large, "job")
+        count(too_large, "job")
     );
     let hint = if *never_ran > 0 {
         format!("{counted}; `--no-departures` fills the cluster with jobs of unknown runtime")
