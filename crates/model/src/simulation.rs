@@ -3,6 +3,7 @@
 //!
 //! This module holds only values, which `sim` computes and `report` prints.
 
+mod calibration;
 mod fleet;
 mod fleet_event;
 mod gantt;
@@ -12,6 +13,7 @@ mod whatif;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use calibration::{CalibratedSize, Calibration, CalibrationVerdict};
 pub use fleet::{
     ConfidenceInterval, Figure, FleetComparison, FleetCurve, FleetFigures, FleetHours, FleetUnit,
     LevelSpread, MEASURED, OwnerFigures, SizeFigures, TimeLimits,

@@ -1,6 +1,7 @@
 //! Comparison of control planes on a trace and a fleet: `muster simulate` with a cluster. The
 //! figures are computed in `sim`; `findings.rs` interprets them, for the terminal and the page.
 
+mod calibration;
 mod caveat;
 pub(crate) mod findings;
 mod instant;
@@ -15,6 +16,7 @@ use crate::RenderContext;
 use crate::amount::{grouped, grouped_count};
 use crate::style::{clean, wrap};
 
+pub use calibration::sentences as calibration;
 pub use caveat::caveat;
 pub use findings::findings;
 pub use instant::instant;
@@ -32,6 +34,11 @@ pub fn comparison(comparison: &FleetComparison, context: RenderContext) -> Strin
     let width = context.width.unwrap_or(WIDTH);
     let mut text: String = head(comparison).iter().map(|line| wrapped(line, width)).collect();
     text.extend(caveat(comparison).map(|caveat| wrapped(&format!("warning: {caveat}"), width)));
+    let calibration = calibration::text(comparison, width, context);
+    if !calibration.is_empty() {
+        text.push('\n');
+        text.push_str(&calibration);
+    }
     text.push('\n');
     text.push_str(&runs::tables(comparison, width, context));
     if let Some(table) = sizes::table(comparison, width.min(WIDTH), context) {

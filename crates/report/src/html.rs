@@ -13,12 +13,13 @@ use data::PageData;
 const SKELETON: &str = include_str!("html/page.html");
 const STYLE: &str = include_str!("html/page.css");
 /// Scripts in order of dependency: later ones use earlier ones.
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 13] = [
     include_str!("html/words.js"),
     include_str!("html/axis.js"),
     include_str!("html/chart.js"),
     include_str!("html/figures.js"),
     include_str!("html/owners.js"),
+    include_str!("html/calibration.js"),
     include_str!("html/gantt_bars.js"),
     include_str!("html/gantt_paint.js"),
     include_str!("html/gantt_dense.js"),

@@ -9,8 +9,9 @@ use super::source::{RustFile, SourceTree, line_at, words};
 const EXACT_CRATES: [&str; 4] = ["engine", "model", "policy", "runtime"];
 /// Files of those crates with values that are only displayed (means, quotients, metrics of programs), never part of
 /// state or order.
-const DISPLAY_ONLY: [&str; 5] = [
+const DISPLAY_ONLY: [&str; 6] = [
     "crates/model/src/simulation.rs",
+    "crates/model/src/simulation/calibration.rs",
     "crates/model/src/simulation/fleet.rs",
     "crates/model/src/simulation/variant.rs",
     "crates/model/src/advice/proof.rs",

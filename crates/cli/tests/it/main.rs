@@ -47,6 +47,7 @@ mod reserve;
 mod restore;
 mod services;
 mod simulate;
+mod simulate_calibrate;
 mod simulate_variants;
 mod slices;
 mod start;

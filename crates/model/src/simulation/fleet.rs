@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{SiteVariant, Spread, VariantDifference};
+use super::{Calibration, SiteVariant, Spread, VariantDifference};
 
 /// Control planes compared on one fleet and one trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +46,10 @@ pub struct FleetComparison {
     /// Differences of each variant to the first, by scheduler; empty when there is only one.
     #[serde(default)]
     pub differences: Vec<VariantDifference>,
+    /// Waits of each control plane beside the recorded ones, on the first variant and with the
+    /// first seed; empty when no calibration was requested.
+    #[serde(default)]
+    pub calibration: Vec<Calibration>,
     /// Results per control plane, in the requested order; of each, one per variant.
     pub runs: Vec<FleetFigures>,
 }

@@ -2,9 +2,9 @@
 //! control planes.
 
 use muster_model::simulation::{
-    ConfidenceInterval, FigureChange, FleetComparison, FleetCurve, FleetFigures, FleetHours,
-    FleetUnit, JobsChange, OwnerFigures, SiteVariant, SizeFigures, Spread, TimeLimits,
-    VariantDifference,
+    CalibratedSize, Calibration, CalibrationVerdict, ConfidenceInterval, FigureChange,
+    FleetComparison, FleetCurve, FleetFigures, FleetHours, FleetUnit, JobsChange, OwnerFigures,
+    SiteVariant, SizeFigures, Spread, TimeLimits, VariantDifference,
 };
 
 pub(crate) fn spread(mean: f64) -> Spread {
@@ -99,6 +99,7 @@ pub(crate) fn comparison(runs: Vec<FleetFigures>) -> FleetComparison {
         seeds: vec![42],
         variants: Vec::new(),
         differences: Vec::new(),
+        calibration: Vec::new(),
         runs,
     }
 }
@@ -143,5 +144,34 @@ pub(crate) fn difference(scheduler: &str, first: f64, here: f64) -> VariantDiffe
         capacity_hours: change(23_040.0, 30_720.0),
         refused: JobsChange { first: 0, here: 0 },
         left: JobsChange { first: 0, here: 0 },
+    }
+}
+
+/// A calibration with jobs of two sizes.
+pub(crate) fn calibration(scheduler: &str, verdict: CalibrationVerdict) -> Calibration {
+    let size = |size: &str, jobs| CalibratedSize {
+        size: size.to_owned(),
+        jobs,
+        recorded_secs: spread(1200.0),
+        simulated_secs: spread(1500.0),
+        median_error_secs: 240.0,
+        near: 0.875,
+    };
+    Calibration {
+        scheduler: scheduler.to_owned(),
+        is_partial: false,
+        jobs: 1200,
+        never_started: 0,
+        without_start: 0,
+        refused: 0,
+        not_replayed: 4,
+        recorded_secs: spread(1200.0),
+        simulated_secs: spread(1500.0),
+        median_error_secs: 240.0,
+        near: 0.875,
+        long_waits: 400,
+        near_of_long: 0.625,
+        verdict,
+        sizes: vec![size("1", 1000), size("9 to 64", 200)],
     }
 }

@@ -1,6 +1,8 @@
 //! Tests of the comparison on a fleet: snapshots of the terminal text.
 
-use muster_model::simulation::{AddedNodes, FigureChange, JobsChange};
+use muster_model::simulation::{
+    AddedNodes, Calibration, CalibrationVerdict, FigureChange, JobsChange,
+};
 
 use super::sample::{interval, run, size, stuck};
 use super::*;
@@ -188,4 +190,40 @@ fn a_difference_says_when_it_is_not_over_the_same_jobs() {
         "{said:?}"
     );
     assert!(said[1].contains("turnaround 20s (no difference beyond chance)"), "{said:?}");
+}
+
+#[test]
+fn recorded_waits_come_before_the_figures() {
+    let mut shown = sample::comparison(vec![run("muster", 1810.0), run("slurm", 2400.0)]);
+    shown.calibration = vec![
+        sample::calibration("muster", CalibrationVerdict::Close),
+        sample::calibration("slurm", CalibrationVerdict::Poor),
+    ];
+    insta::assert_snapshot!(comparison(&shown, RenderContext::plain()));
+    for width in [80, 100, 200] {
+        let text = comparison(&shown, RenderContext::plain().with_width(width));
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+    }
+}
+
+#[test]
+fn a_judgement_says_what_it_does_not_cover() {
+    let mut shown = sample::comparison(Vec::new());
+    shown.calibration = vec![Calibration {
+        never_started: 2,
+        not_replayed: 1200,
+        refused: 1,
+        is_partial: true,
+        ..sample::calibration("muster", CalibrationVerdict::TooFew)
+    }];
+    let [said] = &super::calibration(&shown)[..] else { panic!("one sentence") };
+    for part in [
+        "this says nothing about a load under which jobs wait",
+        "; 2 never start in the replay",
+        "; 1,200 ran in the trace but not in the replay",
+        "; 1 refused in the replay",
+        "; interrupted (*)",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }

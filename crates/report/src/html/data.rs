@@ -17,6 +17,8 @@ pub(super) struct PageData<'d> {
     findings: Vec<String>,
     /// Sentences on the variants of the site, if there are several.
     variants: Vec<String>,
+    /// Judgement of the calibration, one sentence per scheduler.
+    calibration: Vec<String>,
     gantts: Vec<DrawnGantt<'d>>,
 }
 
@@ -43,6 +45,7 @@ impl<'d> PageData<'d> {
             caveat,
             findings,
             variants: crate::fleet::variants(comparison),
+            calibration: crate::fleet::calibration(comparison),
             gantts: gantts.iter().map(|gantt| drawn(gantt, most)).collect(),
         }
     }

@@ -184,6 +184,9 @@
   }
 
   head();
+  if (comparison.calibration.length > 0) {
+    muster.calibration(comparison, data.calibration.map(thin));
+  }
   muster.figures(byId("figures"), runs);
   legend();
   overTime();

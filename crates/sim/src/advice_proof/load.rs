@@ -206,6 +206,7 @@ impl Owners {
             user: Some(user),
             queue: self.leaves.get(owner % self.leaves.len().max(1)).cloned(),
             priority: 0,
+            started: None,
             ended: JobEnd::Completed,
         }
     }

@@ -26,6 +26,11 @@ pub fn size_name(width_milli: u64) -> &'static str {
     SIZES[size(width_milli)].1
 }
 
+/// Returns the names of all size classes, ascending.
+pub(super) fn size_names() -> impl Iterator<Item = &'static str> {
+    SIZES.iter().map(|(_, name)| *name)
+}
+
 fn size(width_milli: u64) -> usize {
     SIZES.iter().position(|(most, _)| width_milli <= *most).unwrap_or(0)
 }

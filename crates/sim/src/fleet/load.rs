@@ -52,6 +52,8 @@ pub struct FleetJob {
     pub priority: i32,
     /// Fewest nodes that could host it in the idle cluster.
     pub fewest_nodes: u32,
+    /// Time from submission to start that the trace recorded; `None` if it did not.
+    pub recorded_wait: Option<Span>,
 }
 
 impl FleetJob {
@@ -190,6 +192,7 @@ impl<'s> Loading<'s> {
             queue: queue.unwrap_or(&self.site.tree.default_queue).clone(),
             priority: job.priority,
             fewest_nodes,
+            recorded_wait: job.started.map(|start| start.since(job.submit)),
         });
     }
 

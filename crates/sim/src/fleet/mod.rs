@@ -12,6 +12,7 @@
 //! * `run.rs`: advances time
 //! * `failures.rs`: failures and repairs
 //! * `record.rs`: counts during a run; `figures.rs`: figures; `intervals.rs`: several seeds
+//! * `calibration.rs`: simulated waits beside recorded ones
 //! * `horizon.rs`: common horizon for unfinished jobs
 //! * `views.rs`: named events, Gantt charts, state at an instant
 //! * `engine.rs`: the production engine as a scheduler
@@ -20,6 +21,7 @@
 //! At one instant jobs end first, then repairs and failures happen, then jobs arrive, then the
 //! scheduler decides.
 
+mod calibration;
 mod cluster;
 mod domains;
 mod engine;
@@ -40,6 +42,7 @@ mod views;
 mod waiting;
 mod withheld;
 
+pub use calibration::calibration;
 pub use cluster::{ClusterState, JobStatus, StopCosts};
 pub use domains::Domains;
 pub use engine::EngineScheduler;

@@ -13,6 +13,7 @@ pub struct SharedLoading<'s> {
     loadings: Vec<Loading<'s>>,
     left_out: Vec<u64>,
     unhosted: u64,
+    not_replayed: u64,
 }
 
 /// Load of one variant.
@@ -24,18 +25,22 @@ pub struct SharedLoad {
     pub left_out: u64,
     /// Jobs that at least one variant cannot host.
     pub unhosted: u64,
+    /// Jobs that started in the trace and are replayed in no variant: at least one cannot host
+    /// them, or their runtime is unknown.
+    pub not_replayed: u64,
 }
 
 impl<'s> SharedLoading<'s> {
     /// Starts with one builder per variant.
     #[must_use]
     pub fn new(loadings: Vec<Loading<'s>>) -> Self {
-        Self { left_out: vec![0; loadings.len()], loadings, unhosted: 0 }
+        Self { left_out: vec![0; loadings.len()], loadings, unhosted: 0, not_replayed: 0 }
     }
 
     /// Adds a job to all variants, or to none if one of them cannot host it.
     pub fn add(&mut self, job: &TraceJob) {
-        if job.runtime.is_none() || self.loadings.len() == 1 {
+        if job.runtime.is_none() {
+            self.not_replayed += u64::from(job.started.is_some());
             self.loadings.iter_mut().for_each(|loading| loading.add(job));
             return;
         }
@@ -43,6 +48,7 @@ impl<'s> SharedLoading<'s> {
             self.loadings.iter_mut().map(|loading| loading.can_host(job)).collect();
         let all_host = !hosts.contains(&false);
         self.unhosted += u64::from(!all_host);
+        self.not_replayed += u64::from(!all_host && job.started.is_some());
         for ((loading, left_out), hosts) in
             self.loadings.iter_mut().zip(&mut self.left_out).zip(hosts)
         {
@@ -58,13 +64,12 @@ impl<'s> SharedLoading<'s> {
     /// Returns the load of each variant, in order.
     #[must_use]
     pub fn done(self) -> Vec<SharedLoad> {
-        let is_only = self.loadings.len() == 1;
+        let Self { unhosted, not_replayed, .. } = self;
         let loads = self.loadings.into_iter().zip(self.left_out);
         loads
             .map(|(loading, left_out)| {
                 let load = loading.done();
-                let unhosted = if is_only { load.too_large } else { self.unhosted };
-                SharedLoad { load, left_out, unhosted }
+                SharedLoad { load, left_out, unhosted, not_replayed }
             })
             .collect()
     }

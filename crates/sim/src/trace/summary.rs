@@ -263,6 +263,7 @@ mod tests {
             user: Some(Arc::from(if tasks == 1 { "ann" } else { "bob" })),
             queue: None,
             priority: 0,
+            started: None,
             ended: JobEnd::Completed,
         }
     }

@@ -89,6 +89,7 @@ fn job(run: &PastRun) -> TraceJob {
         user: Some(run.user.0.clone()),
         queue: Some(run.queue.0.clone()),
         priority: run.priority,
+        started: Some(run.began),
         ended: if run.is_over { JobEnd::Completed } else { JobEnd::Unknown },
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
+mod calibration;
 mod definitions;
 mod fleet;
 mod gang;

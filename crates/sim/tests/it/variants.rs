@@ -23,6 +23,7 @@ fn traced(id: &str, submit_secs: u64, tasks: u32, gpus: u32) -> TraceJob {
         user: None,
         queue: None,
         priority: 0,
+        started: None,
         ended: JobEnd::Completed,
     }
 }

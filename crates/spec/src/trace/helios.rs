@@ -60,12 +60,13 @@ fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
     };
     let (tasks, task) = held.tasks();
     // A job that was cancelled before it started has no start, and a duration of nothing.
-    let started = start.text.is_some();
-    let runtime = duration.value("seconds", seconds)?;
+    let runtime =
+        duration.value("seconds", seconds)?.filter(|span| start.text.is_some() || span.0 > 0);
     Ok(Some(TraceJob {
         id: id.needed()?.into(),
         submit: submit.needed_value("a date", instant)?,
-        runtime: runtime.filter(|span| started || span.0 > 0),
+        runtime,
+        started: start.text.filter(|_| runtime.is_some()).and_then(instant),
         requested: None,
         tasks,
         task,
@@ -89,7 +90,8 @@ mod tests {
         let (jobs, bad) = jobs(TraceFormat::Helios, text);
         assert_eq!((jobs[0].tasks, jobs[0].task.gpu.devices, jobs[0].task.cpus.0), (2, 8, 16_000));
         assert_eq!((jobs[0].queue.as_deref(), jobs[0].ended), (Some("vc1"), JobEnd::Completed));
-        assert_eq!((jobs[1].runtime, bad.len()), (None, 0));
+        assert_eq!((jobs[1].runtime, jobs[1].started, bad.len()), (None, None, 0));
+        assert_eq!(jobs[0].started, Some(jobs[0].submit));
 
         let text = "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,\
              start_time,end_time,fail_time,stop_time,duration,queue,gpu_time\n\

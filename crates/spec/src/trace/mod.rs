@@ -35,6 +35,9 @@ pub struct TraceJob {
     pub submit: Time,
     /// Actual runtime; `None` if it never ran, or if it is unknown.
     pub runtime: Option<Span>,
+    /// Time at which it started, as recorded: of a job that was restarted, the last start, or the
+    /// first where the format has every attempt. `None` if it never started, or if it is unknown.
+    pub started: Option<Time>,
     /// Time limit that its user requested; `None` for none, or if it is unknown.
     pub requested: Option<Span>,
     /// Number of tasks that must run together, at least 1.

@@ -31,6 +31,7 @@ pub(super) const TABLE: CsvLayout = CsvLayout {
         "queue",
         "ended",
         "priority",
+        "started",
     ],
     needed: &["submit", "runtime"],
     read: row,
@@ -44,7 +45,7 @@ const ENDED: [(&str, JobEnd); 3] = [
 ];
 
 /// The first line of the table.
-pub const TRACE_HEADER: &str = "id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended,priority\n";
+pub const TRACE_HEADER: &str = "id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended,priority,started\n";
 
 fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, String> {
     let [
@@ -62,6 +63,7 @@ fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
         queue,
         ended,
         priority,
+        started,
     ] = row.fields();
     let span = |text: &str| seconds(text).or_else(|| parse_span(text).ok());
     let bytes = |text: &str| text.parse().ok().map(Bytes).or_else(|| parse_bytes(text).ok());
@@ -83,6 +85,7 @@ fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
         id: id.text.unwrap_or_default().into(),
         submit: submit.needed_value("seconds or a date", instant)?,
         runtime: runtime.value("seconds, or a time such as 2h", span)?,
+        started: started.value("seconds or a date", instant)?,
         requested: requested.value("seconds, or a time such as 2h", span)?,
         tasks: tasks.unwrap_or(1),
         task: Resources {
@@ -132,7 +135,8 @@ pub fn write_trace_job(job: &TraceJob) -> String {
     if job.priority != 0 {
         let _ = write!(text, "{}", job.priority);
     }
-    text.push('\n');
+    let started = job.started.map(|start| secs(Span(start.0)));
+    let _ = writeln!(text, ",{}", started.unwrap_or_default());
     text
 }
 
@@ -159,9 +163,9 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back_as_the_same() {
-        let text = "# by hand\nsubmit,runtime,id,gpus,gpu_share,models,tasks,memory,requested,user,ended,cpus,queue,priority,note\n\
-             0.25,90,\"a,\"\"b\"\"\",8,,h100|a100,4,64GiB,2h,ann,failed,0.5,q,-7,x\n\
-             2026-03-01T10:00:00Z,,,0,0.25,,,1024,,,,,,,\n";
+        let text = "# by hand\nsubmit,runtime,id,gpus,gpu_share,models,tasks,memory,requested,user,ended,cpus,queue,priority,note,started\n\
+             0.25,90,\"a,\"\"b\"\"\",8,,h100|a100,4,64GiB,2h,ann,failed,0.5,q,-7,x,12.5\n\
+             2026-03-01T10:00:00Z,,,0,0.25,,,1024,,,,,,,,\n";
         let (read, bad) = jobs(TraceFormat::Csv, text);
         assert_eq!((read.len(), bad), (2, vec![]));
         assert_eq!(
@@ -170,8 +174,8 @@ mod tests {
         );
         assert_eq!((read[1].runtime, read[1].tasks, read[1].task.gpu.share.0), (None, 1, 250));
         let lines: String = read.iter().map(write_trace_job).collect();
-        let expected = "\"a,\"\"b\"\"\",0.25,90,7200,4,0.5,68719476736,8,,h100|a100,ann,q,failed,-7\n\
-             2,1772359200,,,1,0,1024,0,0.25,,,,,\n";
+        let expected = "\"a,\"\"b\"\"\",0.25,90,7200,4,0.5,68719476736,8,,h100|a100,ann,q,failed,-7,12.5\n\
+             2,1772359200,,,1,0,1024,0,0.25,,,,,,\n";
         assert_eq!(lines, expected);
         assert_eq!(jobs(TraceFormat::Csv, &format!("{TRACE_HEADER}{lines}")).0, read);
     }
@@ -184,8 +188,8 @@ mod tests {
         let (read, bad) = jobs(TraceFormat::Csv, text);
         assert_eq!(bad, Vec::<String>::new());
         let lines: String = read.iter().map(write_trace_job).collect();
-        let expected = "7,1772359200,90,86400,1,0.5,64000000000,0,,,ann b,,,3\n\
-             2,1000,5400,,1,4.25,1610612736,0,,,é,,,\n";
+        let expected = "7,1772359200,90,86400,1,0.5,64000000000,0,,,ann b,,,3,\n\
+             2,1000,5400,,1,4.25,1610612736,0,,,é,,,,\n";
         assert_eq!(lines, expected);
         let text = "submit,runtime,cpus,memory,priority\n0,1,-1,,\n0,1,+1,,\n0,1,,9,\n0,1,0.0001,,\n0,1,,-9GB,\n0,1,,,x\n";
         let expected = [

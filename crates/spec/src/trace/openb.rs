@@ -48,6 +48,7 @@ fn pod(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
         id: name.needed()?.into(),
         submit: created.value("seconds", instant)?.unwrap_or(Time(0)),
         runtime: started.zip(deleted).map(|(start, end)| end.since(start)),
+        started,
         requested: None,
         tasks: 1,
         task: Resources {
@@ -182,6 +183,7 @@ mod tests {
             assert_eq!(job.task.gpu, expected, "{columns}");
             assert_eq!((job.task.cpus, job.task.memory), (CpuMilli(6000), Bytes(12_288 << 20)));
             assert_eq!((job.submit, job.runtime), (Time(100_000), Some(Span(50_000))));
+            assert_eq!(job.started, Some(Time(110_000)));
             assert_eq!((job.queue.as_deref(), job.ended), (Some("LS"), JobEnd::Unknown));
         };
         let models =

@@ -28,6 +28,7 @@ fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
         id: id.text.unwrap_or_default().into(),
         submit: submit.needed_value("a date", instant)?,
         runtime: duration.value("seconds", seconds)?,
+        started: None,
         requested: None,
         tasks,
         task,
@@ -74,11 +75,14 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
     let date = |text: &str| {
         instant(text).ok_or_else(|| format!("`{}` is no date", super::csv::shown(text)))
     };
+    let mut started = None;
     let mut runtime = (!job.attempts.is_empty()).then_some(Span(0));
     for attempt in &job.attempts {
         let at = |text: &Option<String>| text.as_deref().and_then(given).map(date).transpose();
         let span = |(start, end): (Time, Time)| end.since(start);
-        let ran = at(&attempt.start_time)?.zip(at(&attempt.end_time)?).map(span);
+        let start = at(&attempt.start_time)?;
+        started = started.or(start);
+        let ran = start.zip(at(&attempt.end_time)?).map(span);
         runtime = runtime.zip(ran).map(|(sum, ran)| sum + ran);
     }
     let servers =
@@ -93,6 +97,7 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
         id: job.jobid.into(),
         submit: date(submitted)?,
         runtime,
+        started,
         requested: None,
         tasks,
         task,
@@ -141,6 +146,7 @@ mod tests {
         let (jobs, bad) = jobs(TraceFormat::PhillyJson, &text);
         assert_eq!((jobs[0].runtime, jobs[0].ended), (Some(Span(90_000)), JobEnd::Cancelled));
         assert_eq!((jobs[0].tasks, jobs[0].task.gpu.devices), (2, 2));
+        assert_eq!(jobs[0].started.map(|start| start.since(jobs[0].submit)), Some(Span(60_000)));
         assert_eq!((jobs[1].runtime, jobs[2].runtime, jobs.len()), (None, None, 3));
         assert_eq!(bad, ["line 8: `submitted_time` is missing"]);
     }

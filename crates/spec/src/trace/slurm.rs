@@ -72,6 +72,7 @@ fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
     let clock = clock.value("a time such as 1-02:03:04", |text| parse_slurm_span(text).ok())?;
     let raw = raw.value("seconds", seconds)?;
     let runtime = raw.or(clock).filter(|span| is_over && (started || span.0 > 0));
+    let recorded = start.text.filter(|_| has_run(state, runtime)).and_then(instant);
     let limit = limit.text.and_then(|text| parse_slurm_span(text).ok());
     let limit_minutes = limit_minutes.text.and_then(|text| text.parse::<u64>().ok());
     let requested =
@@ -97,6 +98,7 @@ fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
         id: id.into(),
         submit: submit.needed_value("a date", instant)?,
         runtime,
+        started: recorded,
         requested,
         tasks,
         task,
@@ -105,6 +107,13 @@ fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
         priority: 0,
         ended: ended(state),
     }))
+}
+
+/// Returns whether the start of a job is recorded. That of a pending job is an expected one, and that
+/// of a job which was cancelled before it started is the time of its end.
+fn has_run(state: &str, runtime: Option<Span>) -> bool {
+    ["RUNNING", "SUSPENDED"].iter().any(|word| state.starts_with(word))
+        || runtime.is_some_and(|span| span.0 > 0)
 }
 
 /// Trackable resources of a job.
@@ -181,6 +190,9 @@ mod tests {
             (first.runtime, first.requested, first.ended),
             (Some(Span::from_secs(86_430)), Some(Span::from_secs(172_800)), JobEnd::Completed)
         );
+        let wait = |job: &TraceJob| job.started.map(|start| start.since(job.submit));
+        assert_eq!(wait(first), Some(Span::from_secs(300)));
+        assert_eq!((wait(&jobs[1]), wait(&jobs[2])), (None, Some(Span(0))));
         let cancelled = &jobs[1];
         assert_eq!((&*cancelled.id, cancelled.runtime, cancelled.requested), ("72_3", None, None));
         assert_eq!((cancelled.task.cpus.0, cancelled.ended), (4000, JobEnd::Cancelled));

@@ -84,8 +84,13 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
     };
     let submit = number(&job.time.submission).ok_or("`time.submission` is missing")?;
     let is_over = !matches!(state, "PENDING" | "RUNNING" | "SUSPENDED" | "REQUEUED");
-    let started = number(&job.time.start).is_some_and(|start| start > 0);
+    let start = number(&job.time.start).filter(|start| *start > 0);
+    let started = start.is_some();
     let elapsed = number(&job.time.elapsed).filter(|secs| is_over && (started || *secs > 0));
+
+    // A pending job may have an expected start, and one that was cancelled before it started that of
+    // its end.
+    let has_run = matches!(state, "RUNNING" | "SUSPENDED") || elapsed.is_some_and(|secs| secs > 0);
 
     let asked = tres(&job.tres.requested);
     let given = tres(&job.tres.allocated);
@@ -104,6 +109,7 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
         id: id.into(),
         submit: Time(0) + Span::from_secs(submit),
         runtime: elapsed.map(Span::from_secs),
+        started: start.filter(|_| has_run).map(|secs| Time(0) + Span::from_secs(secs)),
         requested: number(&job.time.limit)
             .map(|minutes| Span::from_secs(minutes.saturating_mul(60))),
         tasks,

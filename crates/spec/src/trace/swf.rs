@@ -57,7 +57,7 @@ pub(super) fn read(
     let [
         id,
         submit,
-        _,
+        wait,
         run,
         allocated,
         _,
@@ -82,10 +82,13 @@ pub(super) fn read(
     let tasks = tasks.ok_or("fields 5 and 8 name no processors")?;
     let tasks = u32::try_from(tasks).map_err(|_| format!("{tasks} processors"))?;
     let mut name = |number| names.shared(decimal_text(number, &mut [0; _]));
+    let submit = Time(0) + Span::from_secs(submit);
+    let waited = wait.filter(|_| runtime.is_some()).map(Span::from_secs);
     Ok(Some(TraceJob {
         id: decimal_text(id, &mut [0; _]).into(),
-        submit: Time(0) + Span::from_secs(submit),
+        submit,
         runtime,
+        started: waited.map(|waited| submit + waited),
         requested: limit.filter(|secs| *secs > 0).map(Span::from_secs),
         tasks,
         task: Resources {
@@ -169,6 +172,7 @@ mod tests {
             "allocated where not asked"
         );
         assert_eq!((job.runtime, job.requested), (Some(Span(38_000)), Some(Span(600_000))));
+        assert_eq!(job.started.map(|start| start.since(job.submit)), Some(Span(8_033_000)));
         assert_eq!(
             (job.user.as_deref(), job.queue.as_deref(), job.ended),
             (Some("3"), Some("3"), JobEnd::Completed)
@@ -178,6 +182,7 @@ mod tests {
                 .unwrap()
                 .unwrap();
         assert_eq!((never.runtime, never.requested, never.user), (None, None, None));
+        assert_eq!(never.started, None);
     }
 
     #[test]

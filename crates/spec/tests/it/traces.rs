@@ -58,7 +58,7 @@ proptest! {
 
     #[test]
     fn rows_that_are_nearly_right_are_read_or_counted(
-        own in table("id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended,priority", ","),
+        own in table("id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended,priority,started", ","),
         helios in table("job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue", ","),
         sacct in table("JobID|State|Submit|Start|Elapsed|Timelimit|NNodes|NCPUS|ReqTRES|AllocTRES", "|"),
     ) {

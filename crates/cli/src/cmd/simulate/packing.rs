@@ -21,13 +21,14 @@ use crate::trace_file;
 const STRIDE: usize = 64;
 
 /// Options that apply to other kinds of simulation only.
-const OTHER_OPTIONS: [&str; 16] = [
+const OTHER_OPTIONS: [&str; 17] = [
     "procs",
     "estimates",
     "load",
     "schedule_out",
     "queues",
     "add_nodes",
+    "calibrate",
     "seeds",
     "node_mtbf",
     "gpu_mtbf",

@@ -30,6 +30,7 @@ pub(super) fn jobs(queues: &[KueueQueue]) -> Vec<TraceJob> {
                         user: Some(Arc::clone(class)),
                         queue: Some(Arc::clone(&queue.name)),
                         priority: *priority,
+                        started: None,
                         ended: JobEnd::Completed,
                     });
                 }

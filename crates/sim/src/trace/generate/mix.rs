@@ -64,6 +64,7 @@ fn job(
         user: Some(format!("u{user}").into()),
         queue: class.queue.clone(),
         priority: 0,
+        started: None,
         ended: if failed { JobEnd::Failed } else { JobEnd::Completed },
     }
 }

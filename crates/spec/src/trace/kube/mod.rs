@@ -69,6 +69,8 @@ impl PodGroups {
         let has = job.task.gpu.devices;
         let gets = pod.task.gpu.devices;
         job.submit = job.submit.min(pod.submit);
+        // The group works from when the last of its pods does.
+        job.started = job.started.zip(pod.started).map(|(one, other)| one.max(other));
         job.runtime = job.runtime.zip(pod.runtime).map(|(one, other)| one.max(other));
         if (job.ended, pod.ended) != (JobEnd::Completed, JobEnd::Completed) {
             job.ended = if pod.ended == JobEnd::Completed { job.ended } else { pod.ended };
@@ -110,7 +112,8 @@ fn pod(object: &Object) -> Result<TraceJob, String> {
     let last = ends.iter().flatten().map(|(_, end)| *end).max();
     let runtime = first.zip(last).map(|(first, last)| last.since(first));
     let state = ended(object.status.phase.as_deref().unwrap_or_default());
-    from(object, &object.spec, 1, runtime.filter(|_| state != JobEnd::Unknown), state)
+    let job = from(object, &object.spec, 1, runtime.filter(|_| state != JobEnd::Unknown), state)?;
+    Ok(TraceJob { started: first, ..job })
 }
 
 /// Converts a Job, which has as many tasks as its parallelism. If it has more completions than
@@ -153,6 +156,7 @@ fn from(
         submit: time(&object.metadata.creation_timestamp)
             .ok_or("`creationTimestamp` is no date")?,
         runtime,
+        started: None,
         requested: object
             .spec
             .active_deadline_seconds

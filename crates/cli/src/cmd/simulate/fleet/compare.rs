@@ -5,9 +5,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use muster_model::payload::shell_word;
-use muster_model::simulation::{FleetComparison, FleetFigures, FleetUnit, Gantt, SiteVariant};
+use muster_model::simulation::{
+    Calibration, FleetComparison, FleetFigures, FleetUnit, Gantt, SiteVariant,
+};
 use muster_sim::fleet::{
-    Finished, SchedulerKind, differences, gantt, over_seeds, to_common_horizon,
+    Finished, SchedulerKind, calibration, differences, gantt, over_seeds, to_common_horizon,
 };
 
 use super::{Events, FleetSetup, VariantSetup};
@@ -25,12 +27,15 @@ struct FleetRun {
     seed: u64,
     /// True if the data of its plot is recorded.
     is_drawn: bool,
+    /// True if its waits are compared with the recorded ones.
+    calibrates: bool,
 }
 
 /// Result of a run.
 struct FleetRunResult {
     finished: Finished,
     gantt: Option<Gantt>,
+    calibration: Option<Calibration>,
 }
 
 /// Runs every scheduler on every variant with every seed and compares them; returns the exit code.
@@ -50,6 +55,7 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
                 variant,
                 seed: *seed,
                 is_drawn: at == 0 && fleet.report_out.is_some(),
+                calibrates: at == 0 && variant == 0 && fleet.calibrate,
             };
             tasks.extend(seeds.iter().enumerate().map(of_seed));
         }
@@ -68,7 +74,8 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
     let runs = of_planes.map(|runs| {
         over_seeds(&runs.iter().map(|run| run.finished.figures().clone()).collect::<Vec<_>>())
     });
-    let comparison = FleetComparison { runs: runs.collect(), ..comparison };
+    let calibration = played.iter().filter_map(|run| run.calibration.clone()).collect();
+    let comparison = FleetComparison { runs: runs.collect(), calibration, ..comparison };
     let comparison = if views.len() > 1 {
         let finished = played.iter().map(|run| run.finished.figures());
         with_variants(comparison, views, common_horizon_secs(finished))
@@ -116,6 +123,7 @@ fn comparison_without_runs(
         seeds,
         variants: Vec::new(),
         differences: Vec::new(),
+        calibration: Vec::new(),
         runs: Vec::new(),
     }
 }
@@ -148,7 +156,7 @@ fn run_one(
     task: FleetRun,
     events_out: Option<&Path>,
 ) -> Result<FleetRunResult> {
-    let FleetRun { scheduler, variant, seed, is_drawn } = task;
+    let FleetRun { scheduler, variant, seed, is_drawn, calibrates } = task;
     let variant = &given.variants[variant];
     let mut fleet = given.fleet(variant, scheduler, seed)?;
     if is_drawn {
@@ -158,7 +166,10 @@ fn run_one(
     let is_over = watch::play(watch, &mut fleet, None, |fleet| events.write(fleet))?;
     watch.count(variant.load.jobs.len() - fleet.cluster().jobs().len());
     let gantt = is_drawn.then(|| gantt(scheduler, &variant.site, &fleet));
-    Ok(FleetRunResult { finished: Finished::of(scheduler, fleet, !is_over), gantt })
+    let calibration =
+        calibrates.then(|| calibration(scheduler, fleet.cluster(), given.not_replayed, !is_over));
+    let finished = Finished::of(scheduler, fleet, !is_over);
+    Ok(FleetRunResult { finished, gantt, calibration })
 }
 
 /// Returns this command line, quoted for a shell.

@@ -24,6 +24,7 @@ use muster_sim::fleet::{
     event,
 };
 use muster_sim::peers::slurm::SlurmSettings;
+use muster_spec::TraceFormat;
 use muster_spec::quantity::parse_span;
 
 use super::{EstimatesArg, cluster, select_schedulers, warn_of_bad_rows};
@@ -74,6 +75,10 @@ pub struct FleetArgs {
     /// size, a timeline of each GPU, and figures per user
     #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "at")]
     report_out: Option<PathBuf>,
+    /// First compare the simulated times from submission to start with those that the trace records,
+    /// overall and by size of job, and judge the difference
+    #[arg(long, requires = "cluster", conflicts_with_all = ["at", "load"])]
+    calibrate: bool,
     /// Write events, one `FleetEvent` in JSON per line. For a single scheduler, seed and variant
     #[arg(long, value_name = "FILE", requires = "cluster")]
     events_out: Option<PathBuf>,
@@ -104,6 +109,8 @@ struct FleetSetup {
     variants: Vec<VariantSetup>,
     /// Number of jobs that at least one variant cannot host.
     unhosted: u64,
+    /// Number of jobs that started in the trace and are not replayed.
+    not_replayed: u64,
     schedulers: Vec<SchedulerKind>,
     slurm: SlurmSettings,
     terms: StopCosts,
@@ -168,9 +175,12 @@ fn setup(
     let Variants { mut all, bad } =
         variants::read(app, &args.cluster, queues, add_nodes, args.strict)?;
     let slurm = slurm_settings(app, args.fleet.slurm_conf.as_deref())?;
-    let (read, unhosted) = read_load(args, &mut all)?;
+    let (read, unhosted, not_replayed) = read_load(args, &mut all)?;
     if all[0].load.jobs.is_empty() {
         return Err(no_jobs(&all[0].load, unhosted).into());
+    }
+    if args.fleet.calibrate && all[0].load.jobs.iter().all(|job| job.recorded_wait.is_none()) {
+        return Err(no_starts(&args.trace, read.format).into());
     }
     warn_of_bad_rows(app, &read.bad, read.bad_count);
     cluster::warn_of_bad_nodes(app, &bad);
@@ -186,6 +196,7 @@ fn setup(
     Ok(FleetSetup {
         variants: all,
         unhosted,
+        not_replayed,
         schedulers,
         slurm,
         terms: StopCosts {
@@ -205,9 +216,9 @@ fn setup(
     })
 }
 
-/// Reads the trace into the load of every variant. Returns its summary, and the number of jobs that
-/// at least one variant cannot host.
-fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(Streamed, u64)> {
+/// Reads the trace into the load of every variant. Returns its summary, the number of jobs that at
+/// least one variant cannot host, and of those that started in the trace and are not replayed.
+fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(Streamed, u64, u64)> {
     let trace = Opened::at(&args.trace, args.format)?;
     let as_tasks = trace.format().names_tasks();
     let loadings =
@@ -215,9 +226,11 @@ fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(St
     let mut loading = SharedLoading::new(loadings.collect());
     let read = trace.stream(args.strict, &mut |job| loading.add(&job))?;
     let mut unhosted = 0;
+    let mut not_replayed = 0;
     let loads = loading.done();
     for (variant, shared) in all.iter_mut().zip(loads) {
         unhosted = shared.unhosted;
+        not_replayed = shared.not_replayed;
         variant.load = shared.load.at(args.load);
         variant.view.too_large = variant.load.too_large;
         variant.view.left_out = shared.left_out;
@@ -225,7 +238,7 @@ fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(St
         variant.view.strangers =
             if args.fleet.queues.is_empty() { 0 } else { variant.load.strangers };
     }
-    Ok((read, unhosted))
+    Ok((read, unhosted, not_replayed))
 }
 
 /// Returns the settings of a slurm.conf, or the defaults.
@@ -252,6 +265,18 @@ fn no_jobs(load: &FleetLoad, too_large: u64) -> Failure {
         counted
     };
     Failure::usage("no job of the trace can run").hint(hint)
+}
+
+fn no_starts(trace: &Path, format: TraceFormat) -> Failure {
+    let trace = trace.display();
+    Failure::usage(format!(
+        "`--calibrate` compares with recorded starts, but {trace} ({}) records none",
+        format.name()
+    ))
+    .hint(
+        "starts are in sacct (column Start), sacct-json, swf (field 3), helios, acme (start_time), philly-json, openb \
+         (scheduled_time), pods of kubernetes, and csv with the column started",
+    )
 }
 
 /// Output file of events, one per line; `None` without `--events-out`.
