@@ -36,6 +36,8 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/schema/fleet-comparison.schema.json", MUSTER, "schema fleet-comparison"),
     ("docs/schema/fleet-event.schema.json", MUSTER, "schema fleet-event"),
     ("docs/schema/fleet-instant.schema.json", MUSTER, "schema fleet-instant"),
+    ("docs/schema/policy-state.schema.json", MUSTER, "schema policy-state"),
+    ("docs/schema/policy-answer.schema.json", MUSTER, "schema policy-answer"),
     ("docs/schema/what-if.schema.json", MUSTER, "schema what-if"),
     ("docs/schema/packing-comparison.schema.json", MUSTER, "schema packing-comparison"),
     ("docs/schema/check-report.schema.json", MUSTER, "schema check-report"),

@@ -7,6 +7,7 @@ mod calibration;
 mod fleet;
 mod fleet_event;
 mod gantt;
+mod policy;
 mod variant;
 mod whatif;
 
@@ -20,6 +21,10 @@ pub use fleet::{
 };
 pub use fleet_event::{FleetEvent, FleetEventKind, FleetInstant, FleetWaiting};
 pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};
+pub use policy::{
+    PolicyAnswer, PolicyEvents, PolicyJob, PolicyNode, PolicyPlace, PolicyRun, PolicyStart,
+    PolicyState,
+};
 pub use variant::{AddedNodes, FigureChange, JobsChange, SiteVariant, VariantDifference};
 pub use whatif::{PastReplay, PendingJob, StartTimes, WhatIf};
 

@@ -28,6 +28,9 @@ impl SchedulerKind {
             SchedulerKind::Muster => Box::new(EngineScheduler::new(site)?),
             SchedulerKind::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
             SchedulerKind::Slurm => Box::new(Slurm::new(site, slurm)),
+            SchedulerKind::External => {
+                return Err(SchedulerError::Policy("no command is given".to_owned()));
+            }
             SchedulerKind::None => Box::new(peers::none::People::default()),
             SchedulerKind::Ray => Box::new(peers::ray::Ray::new(site)),
             SchedulerKind::Kai => Box::new(peers::kai::Kai::new(site)),

@@ -6,7 +6,8 @@ use muster_model::check::CheckReport;
 use muster_model::imported::ImportReport;
 use muster_model::proof::{GangOrders, GangProof, GangSweep};
 use muster_model::simulation::{
-    FlatComparison, FleetComparison, FleetEvent, FleetInstant, PackingComparison, WhatIf,
+    FlatComparison, FleetComparison, FleetEvent, FleetInstant, PackingComparison, PolicyAnswer,
+    PolicyState, WhatIf,
 };
 use muster_model::trace::TraceSummary;
 use muster_model::verify::VerifyReport;
@@ -51,6 +52,10 @@ enum SchemaKind {
     FleetEvent,
     /// Element of the list of `muster simulate --at --json`
     FleetInstant,
+    /// Line that a policy of `muster simulate --scheduler exec:COMMAND` reads
+    PolicyState,
+    /// Line that it writes
+    PolicyAnswer,
     /// Output of `muster whatif --json`
     WhatIf,
     /// Output of `muster simulate --no-departures --json`
@@ -88,6 +93,8 @@ pub fn run(app: &App, args: &SchemaArgs) -> Result<u8> {
         SchemaKind::FleetComparison => answer_schema::<FleetComparison>(),
         SchemaKind::FleetEvent => answer_schema::<FleetEvent>(),
         SchemaKind::FleetInstant => answer_schema::<FleetInstant>(),
+        SchemaKind::PolicyState => answer_schema::<PolicyState>(),
+        SchemaKind::PolicyAnswer => answer_schema::<PolicyAnswer>(),
         SchemaKind::WhatIf => answer_schema::<WhatIf>(),
         SchemaKind::PackingComparison => answer_schema::<PackingComparison>(),
         SchemaKind::GangProof => answer_schema::<GangProof>(),

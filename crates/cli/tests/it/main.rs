@@ -48,6 +48,7 @@ mod restore;
 mod services;
 mod simulate;
 mod simulate_calibrate;
+mod simulate_policy;
 mod simulate_variants;
 mod slices;
 mod start;

@@ -14,7 +14,7 @@ use crate::table::{Align, Table};
 type RunColumn = (&'static str, fn(&FleetFigures) -> String);
 
 const COLUMNS: [RunColumn; 16] = [
-    ("DECIDED BY", |run| if run.is_engine { "the engine" } else { "a model" }.to_owned()),
+    ("DECIDED BY", |run| decided_by(run).to_owned()),
     ("TURNAROUND", |run| over_jobs(run, "turnaround_secs.mean", span)),
     ("95 %", |run| over_jobs(run, "turnaround_secs.p95", span)),
     ("WAITED", |run| over_jobs(run, "waited_secs.mean", span)),
@@ -31,6 +31,17 @@ const COLUMNS: [RunColumn; 16] = [
     ("LEFT", |run| if run.is_partial { String::new() } else { some(run, "left") }),
     ("STUCK", |run| if run.is_partial { String::new() } else { some(run, "left_holding") }),
 ];
+
+/// Returns what decided: the engine, a program of the user, or a model.
+fn decided_by(run: &FleetFigures) -> &'static str {
+    if run.is_engine {
+        "the engine"
+    } else if run.scheduler.starts_with("exec:") {
+        "a program"
+    } else {
+        "a model"
+    }
+}
 
 /// Returns a figure over all admitted jobs, marked `≥` if some of them never end; `-` if no job was
 /// admitted.

@@ -68,7 +68,7 @@
 
   function row(run, at) {
     const name = element("th", { scope: "row" }, muster.swatch(at), " " + label(run) + (run.is_partial ? "*" : ""));
-    const by = element("td", { className: "words" }, run.is_engine ? "the engine" : "a model");
+    const by = element("td", { className: "words" }, run.is_engine ? "the engine" : run.scheduler.startsWith("exec:") ? "a program" : "a model");
     return element("tr", {}, name, by, ...COLUMNS.map((column) => element("td", {}, cell(run, column))));
   }
 

@@ -16,6 +16,9 @@ pub enum SchedulerError {
     /// The engine's check rejects the engine's own plan: a defect of the engine.
     #[error("the engine made a plan that its check rejects: {0:?}")]
     BadPlan(Vec<Violation>),
+    /// An external policy gave no usable answer.
+    #[error("the policy failed: {0}")]
+    Policy(String),
     /// A task was placed on resources that are not free: a defect of the scheduler.
     #[error("task {rank} of job {job} was placed on resources of node {node} that are not free")]
     NotFree {

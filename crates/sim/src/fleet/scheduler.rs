@@ -76,6 +76,8 @@ pub enum SchedulerKind {
     KueueReady,
     /// Kueue with topology-aware scheduling.
     KueueTas,
+    /// Policy of a user, outside of Muster: not in [`Self::ALL`], since it needs a command.
+    External,
 }
 
 impl SchedulerKind {
@@ -104,7 +106,7 @@ impl SchedulerKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         let own = Self::ALL.iter().find(|(_, scheduler)| *scheduler == self);
-        own.map_or("", |(name, _)| name)
+        own.map_or("exec", |(name, _)| name)
     }
 
     /// Returns whether it gives shares of a GPU; otherwise a job that requests a share gets a whole
@@ -128,7 +130,8 @@ impl SchedulerKind {
             | SchedulerKind::Slurm
             | SchedulerKind::None
             | SchedulerKind::Ray
-            | SchedulerKind::Kai => false,
+            | SchedulerKind::Kai
+            | SchedulerKind::External => false,
         }
     }
 }

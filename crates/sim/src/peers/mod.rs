@@ -1,6 +1,7 @@
-//! Models of other schedulers, to be compared with the engine. Each file says what is modelled,
+//! Models of other schedulers, to be compared with the engine, and policies of users. Each model says what is modelled,
 //! from which source, and what is not; no constant is fitted to a result.
 
+pub mod external;
 mod gang;
 pub mod kai;
 pub mod kube;

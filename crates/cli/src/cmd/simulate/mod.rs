@@ -76,7 +76,8 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "FILE")]
     cluster: Vec<PathBuf>,
     /// Schedulers, separated by commas; by default muster,kube-default with --cluster, fcfs,easy
-    /// without, best-fit,fragmentation with --no-departures
+    /// without, best-fit,fragmentation with --no-departures. With --cluster also exec:COMMAND, a
+    /// policy of your own: docs/simulate.md has the protocol
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = schedulers())]
     scheduler: Vec<String>,
     /// Time limits that the schedulers see: those requested by users, the actual runtimes, or
@@ -125,10 +126,11 @@ impl From<EstimatesArg> for Estimates {
 }
 
 /// Returns a parser of the schedulers of all kinds of simulation; each kind accepts some of them.
-fn schedulers() -> PossibleValuesParser {
+fn schedulers() -> fleet::NameParser {
     let fleets = muster_sim::fleet::SchedulerKind::ALL.map(|(name, _)| name);
     let flat = FlatScheduler::ALL.map(|(name, _)| name);
-    PossibleValuesParser::new(fleets.into_iter().chain(flat).chain(PackingScheduler::names()))
+    let names = fleets.into_iter().chain(flat).chain(PackingScheduler::names());
+    fleet::NameParser(PossibleValuesParser::new(names))
 }
 
 /// Returns the named schedulers, or the default ones, and rejects those of other kinds of

@@ -8,9 +8,7 @@ use muster_model::payload::shell_word;
 use muster_model::simulation::{
     Calibration, FleetComparison, FleetFigures, FleetUnit, Gantt, SiteVariant,
 };
-use muster_sim::fleet::{
-    Finished, SchedulerKind, calibration, differences, gantt, over_seeds, to_common_horizon,
-};
+use muster_sim::fleet::{Finished, calibration, differences, gantt, over_seeds, to_common_horizon};
 
 use super::{Events, FleetSetup, VariantSetup};
 use crate::app::App;
@@ -21,7 +19,8 @@ use crate::exit::INTERRUPTED;
 /// Run to do: a control plane, a variant of the site and a seed.
 #[derive(Clone, Copy)]
 struct FleetRun {
-    scheduler: SchedulerKind,
+    /// Index of the scheduler.
+    scheduler: usize,
     /// Index of the variant.
     variant: usize,
     seed: u64,
@@ -48,10 +47,10 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
 
     // 1. Run the control planes.
     let mut tasks = Vec::new();
-    for scheduler in &given.schedulers {
+    for scheduler in 0..given.schedulers.len() {
         for variant in 0..views.len() {
             let of_seed = |(at, seed): (usize, &u64)| FleetRun {
-                scheduler: *scheduler,
+                scheduler,
                 variant,
                 seed: *seed,
                 is_drawn: at == 0 && fleet.report_out.is_some(),
@@ -60,6 +59,8 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
             tasks.extend(seeds.iter().enumerate().map(of_seed));
         }
     }
+    let names: Vec<String> =
+        given.schedulers.iter().map(|scheduler| scheduler.name.clone()).collect();
     let total = comparison.jobs * tasks.len() as u64;
     let events_out = fleet.events_out.clone();
     let runs = move |watch: &SimulationProgress| {
@@ -71,8 +72,11 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
     // 2. Compare and print the results.
     to_common_horizon(played.iter_mut().map(|run| &mut run.finished));
     let of_planes = played.chunks(seeds.len());
-    let runs = of_planes.map(|runs| {
-        over_seeds(&runs.iter().map(|run| run.finished.figures().clone()).collect::<Vec<_>>())
+    // The runs of a scheduler are together, those of each variant.
+    let of_each = names.iter().flat_map(|name| std::iter::repeat_n(name, views.len()));
+    let runs = of_planes.zip(of_each).map(|(runs, name)| FleetFigures {
+        scheduler: name.clone(),
+        ..over_seeds(&runs.iter().map(|run| run.finished.figures().clone()).collect::<Vec<_>>())
     });
     let calibration = played.iter().filter_map(|run| run.calibration.clone()).collect();
     let comparison = FleetComparison { runs: runs.collect(), calibration, ..comparison };
@@ -157,6 +161,7 @@ fn run_one(
     events_out: Option<&Path>,
 ) -> Result<FleetRunResult> {
     let FleetRun { scheduler, variant, seed, is_drawn, calibrates } = task;
+    let scheduler = &given.schedulers[scheduler];
     let variant = &given.variants[variant];
     let mut fleet = given.fleet(variant, scheduler, seed)?;
     if is_drawn {
@@ -165,10 +170,15 @@ fn run_one(
     let mut events = Events::of(events_out, &mut fleet)?;
     let is_over = watch::play(watch, &mut fleet, None, |fleet| events.write(fleet))?;
     watch.count(variant.load.jobs.len() - fleet.cluster().jobs().len());
-    let gantt = is_drawn.then(|| gantt(scheduler, &variant.site, &fleet));
-    let calibration =
-        calibrates.then(|| calibration(scheduler, fleet.cluster(), given.not_replayed, !is_over));
-    let finished = Finished::of(scheduler, fleet, !is_over);
+    let gantt = is_drawn.then(|| Gantt {
+        scheduler: scheduler.name.clone(),
+        ..gantt(scheduler.kind, &variant.site, &fleet)
+    });
+    let calibration = calibrates.then(|| Calibration {
+        scheduler: scheduler.name.clone(),
+        ..calibration(scheduler.kind, fleet.cluster(), given.not_replayed, !is_over)
+    });
+    let finished = Finished::of(scheduler.kind, fleet, !is_over);
     Ok(FleetRunResult { finished, gantt, calibration })
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use muster_model::simulation::FleetInstant;
 use muster_model::{Span, Time};
-use muster_sim::fleet::{FleetJob, JobNo, SchedulerKind, instant};
+use muster_sim::fleet::{FleetJob, JobNo, instant};
 
+use super::chosen::ChosenScheduler;
 use super::{Events, FleetSetup};
 use crate::app::App;
 use crate::cmd::simulate::watch::{self, SimulationProgress};
@@ -37,8 +38,8 @@ pub async fn run(
     let first = jobs[0].submit;
     let until = first + after;
     let runs = move |watch: &SimulationProgress| {
-        let one = |scheduler: &SchedulerKind| -> Result<(FleetInstant, bool)> {
-            let mut fleet = given.fleet(&given.variants[0], *scheduler, seed)?;
+        let one = |scheduler: &ChosenScheduler| -> Result<(FleetInstant, bool)> {
+            let mut fleet = given.fleet(&given.variants[0], scheduler, seed)?;
             let mut events = Events::of(events_out.as_deref(), &mut fleet)?;
             let is_there =
                 watch::play(watch, &mut fleet, Some(until), |fleet| events.write(fleet))?;
@@ -48,7 +49,8 @@ pub async fn run(
             let arrived = fleet.cluster().jobs().len();
             let asked: Vec<JobNo> =
                 asked.iter().copied().filter(|job| job.at() < arrived).collect();
-            Ok((instant(*scheduler, &mut fleet, &asked), is_there))
+            let shown = instant(scheduler.kind, &mut fleet, &asked);
+            Ok((FleetInstant { scheduler: scheduler.name.clone(), ..shown }, is_there))
         };
         watch::on_all_cores(&given.schedulers, one)
     };

@@ -1,10 +1,13 @@
 //! `muster simulate --cluster`: replays a trace on nodes with GPUs under several control planes.
 //!
+//! * `chosen.rs`, `child_policy.rs`: schedulers by name, and policies of users
 //! * `compare.rs`: complete runs and their comparison
 //! * `instant.rs`: runs up to an instant and the state there
 //! * `slurm_conf.rs`: settings of the model of Slurm from a site's slurm.conf
 //! * `variants.rs`: several clusters and queue files
 
+mod child_policy;
+mod chosen;
 mod compare;
 mod instant;
 mod slurm_conf;
@@ -20,8 +23,7 @@ use muster_model::Span;
 use muster_model::simulation::TimeLimits;
 use muster_report::amount::count;
 use muster_sim::fleet::{
-    Failures, Fleet, FleetLoad, Loading, SchedulerError, SchedulerKind, SharedLoading, StopCosts,
-    event,
+    Failures, Fleet, FleetLoad, Loading, SchedulerKind, SharedLoading, StopCosts, event,
 };
 use muster_sim::peers::slurm::SlurmSettings;
 use muster_spec::TraceFormat;
@@ -32,6 +34,8 @@ use crate::app::App;
 use crate::args::whole_number;
 use crate::exit::Failure;
 use crate::trace_file::{Opened, Streamed};
+use chosen::ChosenScheduler;
+pub use chosen::NameParser;
 use slurm_conf::SlurmConf;
 use variants::{AddNodes, VariantSetup, Variants};
 
@@ -50,6 +54,9 @@ pub struct FleetArgs {
     /// docs/models.md
     #[arg(long, value_name = "FILE", requires = "cluster")]
     slurm_conf: Option<PathBuf>,
+    /// Time that a policy of --scheduler exec:COMMAND has for each answer
+    #[arg(long, value_name = "SPAN", value_parser = nonzero_span, default_value = "10s", requires = "cluster")]
+    exec_timeout: Span,
     /// Number of runs of each control plane, each with its own seed, for confidence intervals
     #[arg(long, value_name = "N", value_parser = whole_number(1, 100), default_value = "1", requires = "cluster")]
     seeds: u32,
@@ -111,7 +118,9 @@ struct FleetSetup {
     unhosted: u64,
     /// Number of jobs that started in the trace and are not replayed.
     not_replayed: u64,
-    schedulers: Vec<SchedulerKind>,
+    schedulers: Vec<ChosenScheduler>,
+    /// Time that a policy has for each answer.
+    exec_timeout: Span,
     slurm: SlurmSettings,
     terms: StopCosts,
     failures: Failures,
@@ -127,15 +136,18 @@ impl FleetSetup {
     fn fleet(
         &self,
         variant: &VariantSetup,
-        scheduler: SchedulerKind,
+        scheduler: &ChosenScheduler,
         seed: u64,
-    ) -> Result<Fleet, SchedulerError> {
+    ) -> Result<Fleet> {
         let VariantSetup { site, load, .. } = variant;
         let load = if self.has_noise { &load.clone().with_noise(seed) } else { load };
-        let jobs =
-            if scheduler.gives_shares() { Arc::clone(&load.jobs) } else { load.in_whole_gpus() };
+        let jobs = if scheduler.kind.gives_shares() {
+            Arc::clone(&load.jobs)
+        } else {
+            load.in_whole_gpus()
+        };
         let failures = Failures { seed, ..self.failures };
-        let plane = scheduler.begin_as(site, seed, self.slurm)?;
+        let plane = scheduler.begin(site, seed, self.slurm, self.exec_timeout)?;
         Ok(Fleet::new(site, plane, jobs, self.terms, failures))
     }
 }
@@ -143,9 +155,9 @@ impl FleetSetup {
 /// Runs `muster simulate --cluster`; returns its exit code.
 pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
     let takes = SchedulerKind::ALL.map(|(name, _)| name).join(", ");
-    let hint = format!("with `--cluster` the schedulers are {takes}");
+    let hint = format!("with `--cluster` the schedulers are {takes}, and `exec:COMMAND`");
     let schedulers =
-        select_schedulers(&args.scheduler, "muster,kube-default", &hint, SchedulerKind::named)?;
+        select_schedulers(&args.scheduler, "muster,kube-default", &hint, ChosenScheduler::named)?;
     if args.fleet.events_out.is_some() && (schedulers.len() > 1 || args.fleet.seeds > 1) {
         return Err(Failure::usage("`--events-out` takes one scheduler and one seed")
             .hint("run it once per scheduler")
@@ -169,7 +181,7 @@ pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
 fn setup(
     app: &App,
     args: &super::SimulateArgs,
-    schedulers: Vec<SchedulerKind>,
+    schedulers: Vec<ChosenScheduler>,
 ) -> Result<FleetSetup> {
     let FleetArgs { queues, add_nodes, .. } = &args.fleet;
     let Variants { mut all, bad } =
@@ -198,6 +210,7 @@ fn setup(
         unhosted,
         not_replayed,
         schedulers,
+        exec_timeout: args.fleet.exec_timeout,
         slurm,
         terms: StopCosts {
             checkpoint_every,
