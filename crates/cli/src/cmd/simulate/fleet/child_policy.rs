@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use muster_model::Span;
@@ -14,6 +14,8 @@ use muster_sim::peers::external::{Policy, PolicyReply, quoted};
 
 /// Most bytes of an answer: some hundred thousand starts.
 const MOST_BYTES: u64 = 16 << 20;
+/// Time between two looks whether a process that closed its output has ended.
+const EXIT_POLL: Duration = Duration::from_millis(5);
 
 /// A process that decides, with a thread for each direction. It is killed when it is dropped.
 #[derive(Debug)]
@@ -68,12 +70,19 @@ impl ChildPolicy {
         Ok(Self { command: command.to_owned(), child, states, answers, timeout })
     }
 
-    /// Says how the process ended.
+    /// Says how the process ended, or that it only closed its output.
     fn ended(&mut self) -> String {
         let command = &self.command;
-        match self.child.wait() {
-            Ok(status) => format!("`{command}` ended ({status}) without an answer"),
-            Err(error) => format!("`{command}` ended without an answer: {error}"),
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => {
+                    return format!("`{command}` ended ({status}) without an answer");
+                }
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(EXIT_POLL),
+                Ok(None) => return format!("`{command}` closed its output without an answer"),
+                Err(error) => return format!("`{command}` ended without an answer: {error}"),
+            }
         }
     }
 }
