@@ -37,8 +37,9 @@ document! {
         /// Time after which GPUs that become free are kept for a gang that is first in its queue,
         /// behind jobs without a time limit, until it starts: `10m`, or `none`. 15m by default.
         "patience" patience: LengthOrNone,
-        /// How long a job waits for quota that its queue has lent, before it stops a borrower that
-        /// would lose more work than this for each GPU: `30m`, or `0s` for at once. 1h by default.
+        /// Time for which a job waits for quota that its queue has lent, before it stops a borrower
+        /// that would lose more work than this for each GPU: `30m`, or `0s` for at once. 1h by
+        /// default.
         "reclaim-after" reclaim_after: Length,
         /// Time limit of jobs that do not set one. None by default.
         "default-time" default_time: Length,
