@@ -139,6 +139,12 @@ fn check_eligibility(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viol
                         &uses,
                     );
                     found.extend(wrong.map(|why| Violation::NotEvictable(eviction.id, why)));
+                    let needed = asked.values().sum();
+                    if eviction.cause == EvictionCause::Reclaimed
+                        && is_exempt(state, now, &victim, needed, requester)
+                    {
+                        found.push(Violation::LosesMuchWork(eviction.id));
+                    }
                     uses.remove(&victim);
                     // A victim that shrinks continues to count with its remaining tasks.
                     if eviction.cause == EvictionCause::Shrunk {
@@ -217,12 +223,7 @@ fn wrong_eviction(
             let is_owed = asked.iter().any(|(model, milli)| {
                 held(model) && is_reclaimable(&tree.queues, (to, from), model, *milli, uses)
             });
-            if !is_owed {
-                return Some("its queue has nothing that the candidate's queue may reclaim");
-            }
-            let needed: u64 = asked.values().sum();
-            is_exempt(state, now, victim, needed, (candidate, element))
-                .then_some("it would lose too much work for a candidate that has not waited long")
+            (!is_owed).then_some("its queue has nothing that the candidate's queue may reclaim")
         }
     }
 }

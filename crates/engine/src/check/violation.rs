@@ -146,6 +146,9 @@ pub enum Violation {
     /// Attempt that must not be evicted.
     #[error("{0} must not be evicted: {1}")]
     NotEvictable(AttemptId, &'static str),
+    /// Attempt that would lose too much work for a candidate that has not waited long.
+    #[error("{0} must not be evicted: it would lose more than `reclaim-after` for each GPU")]
+    LosesMuchWork(AttemptId),
     /// Start without an effect that orders it.
     #[error("{0} is started without an effect")]
     NoEffect(AttemptId),

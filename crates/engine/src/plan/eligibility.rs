@@ -6,6 +6,7 @@ use muster_model::view::NotPreemptedReason;
 use muster_model::{EvictionCause, Preemption, Span, Tier, Time};
 use muster_policy::{EntrySlot, LeafId, ModelId, Policy, UserId};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::EntryKind;
 use super::PlanningPass;
@@ -25,10 +26,13 @@ pub(super) struct PreemptionEligibility {
     /// True if an opportunistic attempt, or task, runs in any leaf.
     has_opportunistic: Option<bool>,
     /// Kinds for which preemption failed in this round, whatever the user.
-    failed: FxHashMap<EntryKind, FailedPreemption>,
+    failed: FxHashMap<EntryKind, FailedPreemptions>,
     /// As `failed`, for one user and elements that must not (true) or may borrow, where this or a
     /// limit on the user was the reason.
-    failed_by_user: FxHashMap<(UserId, bool, EntryKind), FailedPreemption>,
+    failed_by_user: FxHashMap<(UserId, bool, EntryKind), FailedPreemptions>,
+    /// Thousandths of GPUs by leaf and model that earlier entries of this round may reclaim once they have waited:
+    /// later ones of their leaf reclaim only what is left of its quota beside them.
+    held_back: FxHashMap<(LeafId, ModelId), u64>,
     /// First expiry of a protection that kept an attempt from being preempted.
     pub(super) protection_expiry: Option<Time>,
 }
@@ -50,10 +54,30 @@ impl FailedPreemption {
     }
 }
 
+/// Failed preemptions of a kind of which none implies another.
+#[derive(Clone, Debug, Default)]
+struct FailedPreemptions(SmallVec<[FailedPreemption; 1]>);
+
+impl FailedPreemptions {
+    /// Most failures remembered; further ones replace the last.
+    const MOST: usize = 4;
+
+    fn hold_for(&self, duration: Span, waits_since: impl Fn() -> Time) -> bool {
+        self.0.iter().any(|failed| failed.holds_for(duration, &waits_since))
+    }
+
+    fn add(&mut self, new: FailedPreemption) {
+        self.0.retain(|known| !new.holds_for(known.duration, || known.waits_since));
+        self.0.truncate(Self::MOST - 1);
+        self.0.push(new);
+    }
+}
+
 impl PreemptionEligibility {
     /// Returns true if preemption failed for a kind, and may succeed for an entry that has waited longer.
     pub(super) fn depends_on_wait(&self, kind: EntryKind) -> bool {
-        self.failed.get(&kind).is_some_and(|failed| failed.waits_since > Time(0))
+        let waits = |failed: &FailedPreemption| failed.waits_since > Time(0);
+        self.failed.get(&kind).is_some_and(|failed| failed.0.iter().any(waits))
     }
 
     /// Requests another pass at a time when something changes that blocks a preemption now.
@@ -88,6 +112,19 @@ impl PreemptionEligibility {
     pub(super) fn begin_round(&mut self) {
         self.failed.clear();
         self.failed_by_user.clear();
+        self.held_back.clear();
+    }
+
+    /// Holds back the quota that an entry of a leaf may reclaim once it has waited.
+    pub(super) fn hold_back(&mut self, leaf: LeafId, asked: &[(ModelId, u64)]) {
+        for (model, milli) in asked {
+            *self.held_back.entry((leaf, *model)).or_default() += milli;
+        }
+    }
+
+    /// Returns the thousandths of GPUs that are held back for earlier entries of a leaf.
+    pub(super) fn held_back(&self, leaf: LeafId, model: ModelId) -> u64 {
+        self.held_back.get(&(leaf, model)).copied().unwrap_or(0)
     }
 }
 
@@ -142,7 +179,7 @@ pub(super) fn may_preempt(pass: &mut PlanningPass<'_>, slot: EntrySlot, rank: En
         owner.ordinal.map_or(record.submitted, |ordinal| record.waits_since(ordinal))
     };
     let failed = pass.eligibility.failed.get(&(leaf, class, priority));
-    !failed.is_some_and(|failed| failed.holds_for(duration, waits_since))
+    !failed.is_some_and(|failed| failed.hold_for(duration, waits_since))
         && has_victims(pass, (leaf, class, priority))
 }
 
@@ -162,7 +199,7 @@ pub(super) fn may_try_preemption(
     let has_failed = [eligibility.failed_by_user.get(&key), eligibility.failed.get(&kind)]
         .into_iter()
         .flatten()
-        .any(|failed| failed.holds_for(duration, || candidate.waits_since));
+        .any(|failed| failed.hold_for(duration, || candidate.waits_since));
     !has_failed && has_victims(pass, kind)
 }
 
@@ -180,9 +217,9 @@ pub(super) fn note_failed_preemption(
     let milli = candidate.shape.milli();
     if candidate.own_quota_only() || pass.state.policy.check_user(leaf, user, milli).is_err() {
         let key = (user, candidate.own_quota_only(), entry_kind(candidate));
-        pass.eligibility.failed_by_user.insert(key, failed);
+        pass.eligibility.failed_by_user.entry(key).or_default().add(failed);
     } else {
-        pass.eligibility.failed.insert(entry_kind(candidate), failed);
+        pass.eligibility.failed.entry(entry_kind(candidate)).or_default().add(failed);
     }
 }
 

@@ -76,8 +76,12 @@ pub(super) fn preempt(
         return false;
     }
     let mut depends_on_wait = false;
+    let mut waits_for: &[(ModelId, u64)] = &[];
     for choice in cached.choices.iter() {
         let (order, has_exempt) = victims(pass, candidate, choice);
+        if has_exempt && !depends_on_wait {
+            waits_for = choice.exact.as_deref().unwrap_or(&[]);
+        }
         depends_on_wait |= has_exempt;
         let find = |search: &mut PreemptionSearch<'_, '_>, order| {
             search.evict_in_order(order) || search.evict_by_node()
@@ -97,6 +101,7 @@ pub(super) fn preempt(
         }
         return true;
     }
+    pass.eligibility.hold_back(candidate.leaf, waits_for);
     if candidate.avoid.is_empty() {
         note_failed_preemption(pass, candidate, duration, depends_on_wait);
     }
@@ -141,7 +146,7 @@ pub(super) fn find_eviction_plan(
     }
     let found = search.found.take();
     let tried = std::mem::take(&mut search.tried);
-    // Each was reclaimable when it was evicted, and is so if fewer are evicted before it.
+    // Each was reclaimable when it was evicted, and is so if fewer of its queue are evicted before it.
     let in_order = search.order.iter().map(|at| &tried[*at]);
     let evicted = in_order.filter(|(_, is_evicted)| *is_evicted).map(|(victim, _)| victim.clone());
     let evicted: Vec<Victim> = evicted.collect();
@@ -176,8 +181,10 @@ fn victims(
             continue;
         };
         let of_queue = state.policy.queues().protection(*leaf);
+        let eligibility = &pass.eligibility;
         let is_reclaimable = |(model, milli): &&(ModelId, u64)| {
-            state.policy.queues().reclaimable(candidate.leaf, *leaf, *model, *milli) > 0
+            let milli = *milli + eligibility.held_back(candidate.leaf, *model);
+            state.policy.queues().reclaimable(candidate.leaf, *leaf, *model, milli) > 0
         };
         let reclaimable: SmallVec<[ModelId; 2]> =
             requested.iter().filter(is_reclaimable).map(|(model, _)| *model).collect();
@@ -374,9 +381,11 @@ impl PreemptionSearch<'_, '_> {
         let victim = &self.tried[at].0;
         let requested = self.choice.exact.as_deref().unwrap_or(&[]);
         let policy = &self.pass.state.policy;
+        let leaf = self.candidate.leaf;
         let is_reclaimable = |(model, milli): &(ModelId, u64)| {
+            let milli = *milli + self.pass.eligibility.held_back(leaf, *model);
             victim.gpus.iter().any(|(held, _)| held == model)
-                && policy.queues().reclaimable(self.candidate.leaf, victim.leaf, *model, *milli) > 0
+                && policy.queues().reclaimable(leaf, victim.leaf, *model, milli) > 0
         };
         victim.cause != EvictionCause::Reclaimed || requested.iter().any(is_reclaimable)
     }

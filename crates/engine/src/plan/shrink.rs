@@ -177,9 +177,13 @@ pub(super) fn merge_victims(state: &State, removed: Vec<Victim>) -> Vec<EvictedA
             VictimPart::Step(step) => steps.entry(element).or_default().push(step),
             VictimPart::Whole | VictimPart::Base => {}
         }
-        match whole.iter_mut().find(|known| known.id == victim.id) {
-            // A whole eviction includes the steps.
-            Some(known) if !matches!(victim.part, VictimPart::Step(_)) => *known = victim,
+        match whole.iter().position(|known| known.id == victim.id) {
+            // A whole eviction includes the steps. It is decided only now: the victims before it were chosen while the
+            // rest of the gang still counted.
+            Some(at) if !matches!(victim.part, VictimPart::Step(_)) => {
+                whole.remove(at);
+                whole.push(victim);
+            }
             Some(_) => {}
             None => whole.push(victim),
         }

@@ -70,6 +70,7 @@ fn random_tree(rng: &mut PlanTestRng, is_limited: bool) -> QueueTree {
     if !is_limited {
         tree.preemption = Preemption::OFF;
     }
+    tree.reclaim_after = Span::from_secs(rng.below(20));
     tree.backfill = match rng.below(4) {
         0 => Backfill::None,
         1 => Backfill::Conservative { depth: 3 },

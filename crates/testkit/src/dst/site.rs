@@ -121,6 +121,8 @@ fn any_tree(rng: &mut SeededRng) -> QueueTree {
             tree.queues.push(leaf(rng, "solo"));
         }
     }
+    // At once, or after about as long as most jobs run.
+    tree.reclaim_after = Span::from_secs(10 * (tree.queues.len() as u64 % 2));
     tree
 }
 

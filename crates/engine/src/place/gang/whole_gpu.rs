@@ -92,7 +92,7 @@ pub(crate) fn could_fit(
 }
 
 /// Returns the indexes to follow. Requests that end before bookings begin may use nodes on which only booked devices
-/// are free, but only if they fit nowhere else: jobs end long before their time limits, and then the gang of the
+/// are free, but only if no other node takes as many tasks: jobs end long before their time limits, and then the gang of the
 /// booking can start if its nodes are idle.
 fn lists(gang: &GangPlacer<'_>) -> impl Iterator<Item = BucketList> + use<> {
     let booked = gang.pool.has_bookings_outside(gang.request.interval);

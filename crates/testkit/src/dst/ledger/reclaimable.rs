@@ -23,7 +23,10 @@ pub(crate) fn missed_reclaim(ledger: &Ledger, at: Time) -> Option<(ElementId, El
     }
     for (id, job) in &ledger.jobs {
         for (index, element) in &job.elements {
-            if !is_single_device(job) || !is_ready(ledger, job, element, at) {
+            if !is_single_device(job)
+                || !is_ready(ledger, job, element, at)
+                || may_be_held_back(ledger, (*id, job), at)
+            {
                 continue;
             }
             let mut borrowers = ledger.active().filter(|(_, attempt)| attempt.is_running());
@@ -110,6 +113,35 @@ fn is_ready(ledger: &Ledger, job: &LedgerJob, element: &LedgerElement, at: Time)
         && ledger.is_free(job)
 }
 
+/// Returns whether an attempt may lose so much work that a job which has just been submitted must wait for it. Saved
+/// progress is ignored.
+fn may_be_exempt(ledger: &Ledger, job: &LedgerJob, attempt: &LedgerAttempt, at: Time) -> bool {
+    let asked = job.spec.groups.iter().map(|group| {
+        let gpu = &group.task.gpu;
+        u64::from(group.max_tasks) * (u64::from(gpu.devices) * 1000 + u64::from(gpu.share.0))
+    });
+    let asked: u64 = asked.sum();
+    let held: u64 = quota::by_model(ledger, &attempt.placement).values().sum();
+    let ran = attempt.ran_from.map_or(Span(0), |from| at.since(from));
+    held.saturating_mul(ran.0) > held.min(asked).saturating_mul(ledger.queues.reclaim_after.0)
+}
+
+/// Returns whether another job of the leaf may wait for an attempt that loses much work, so that quota is held back
+/// for it.
+fn may_be_held_back(ledger: &Ledger, (id, job): (JobId, &LedgerJob), at: Time) -> bool {
+    let is_pending = |other: &LedgerJob| {
+        let is_pending =
+            |element: &LedgerElement| matches!(element.phase, ElementPhase::Pending { .. });
+        other.elements.values().any(is_pending)
+    };
+    let mut others = ledger.jobs.iter().filter(|(other, _)| **other != id);
+    others.any(|(_, other)| {
+        other.leaf == job.leaf
+            && is_pending(other)
+            && ledger.active().any(|(_, attempt)| may_be_exempt(ledger, other, attempt, at))
+    })
+}
+
 /// Returns whether the job would fit in the place of this attempt and its queue is eligible to
 /// reclaim it.
 fn is_reclaimable(
@@ -135,7 +167,10 @@ fn is_reclaimable(
             && u64::from(place.share.0) >= requested
             && nodes::model_of(ledger, place) == Some(model)
     };
-    if !attempt.placement.iter().any(fits) || attempt.leaving.is_some() {
+    if !attempt.placement.iter().any(fits)
+        || attempt.leaving.is_some()
+        || may_be_exempt(ledger, job, attempt, at)
+    {
         return false;
     }
     // 2. It is eligible, since everything the attempt holds is borrowed.
