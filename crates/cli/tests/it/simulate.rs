@@ -194,6 +194,25 @@ fn what_a_queue_file_refuses_is_counted() {
 }
 
 #[test]
+fn jobs_end_at_their_limits_where_that_is_asked_for() {
+    let home = Home::with_gpus(0);
+    home.write("cluster.yaml", CLUSTER);
+    home.write("late.csv", "id,submit,runtime,requested,gpus\na,0,600,60,1\nb,0,30,60,1\n");
+    let asked = "--trace late.csv --estimates actual --json --scheduler";
+    for (words, longest) in [
+        ("--procs 8", 600.0),
+        ("--procs 8 --end-at-limit", 60.0),
+        ("--cluster cluster.yaml", 600.0),
+        ("--cluster cluster.yaml --end-at-limit", 60.0),
+    ] {
+        let scheduler = if words.contains("cluster") { "muster" } else { "fcfs" };
+        let shown: serde_json::Value =
+            home.words(&format!("simulate {words} {asked} {scheduler}")).ok().json();
+        assert_eq!(shown["runs"][0]["turnaround_secs"]["max"], longest, "{words}");
+    }
+}
+
+#[test]
 fn mistakes_about_a_fleet_are_told() {
     let home = Home::with_gpus(0);
     home.write("cluster.yaml", CLUSTER);
@@ -210,6 +229,8 @@ fn mistakes_about_a_fleet_are_told() {
         ("--node-mtbf soon", 2, "soon"),
         ("--gpu-mtbf 0s", 2, "above zero"),
         ("--no-departures --report-out r.html", 2, "--report-out"),
+        // Noticed before the run, which fails only later here.
+        ("--explain nobody --at 5m --report-out nowhere/r.html", 1, "cannot write nowhere/r.html"),
     ] {
         let asked = format!("simulate --cluster cluster.yaml --trace gangs.csv {words}");
         let reported = home.words(&asked).code(code).stderr;

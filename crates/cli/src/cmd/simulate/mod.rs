@@ -8,6 +8,7 @@ mod packing;
 mod play;
 pub mod watch;
 
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -17,7 +18,7 @@ use muster_report::amount::count;
 use muster_report::simulate;
 use muster_sim::flat::{Estimates, FlatLoad, FlatScheduler, rows};
 use muster_sim::packing::PackingScheduler;
-use muster_spec::{RowError, TraceFormat};
+use muster_spec::{RowError, TraceFormat, TraceJob};
 
 use crate::app::App;
 use crate::args::{OutputArgs, whole_number};
@@ -84,6 +85,9 @@ pub struct SimulateArgs {
     /// random overestimates
     #[arg(long, value_name = "WHOSE", value_enum, default_value_t = EstimatesArg::Requested)]
     estimates: EstimatesArg,
+    /// End jobs at the time limits that their users requested, also with --estimates actual or noisy
+    #[arg(long, conflicts_with = "no_departures")]
+    end_at_limit: bool,
     /// Factor on the arrival rate: 1.3 is 30 % more load
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor)]
     load: f64,
@@ -100,6 +104,16 @@ pub struct SimulateArgs {
     packing: packing::PackingArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+impl SimulateArgs {
+    /// Returns a job of the trace as it is replayed.
+    fn replayed(&self, mut job: TraceJob) -> TraceJob {
+        if let (true, Some(limit)) = (self.end_at_limit, job.requested) {
+            job.runtime = job.runtime.map(|runtime| runtime.min(limit));
+        }
+        job
+    }
 }
 
 /// Largest number of processors: thousandths of CPUs are counted in 32 bits.
@@ -164,6 +178,12 @@ fn factor(text: &str) -> Result<f64, String> {
 
 /// Runs `muster simulate`; returns its exit code.
 pub async fn run(app: &App, args: &SimulateArgs) -> Result<u8> {
+    // A run may take minutes: what could not be written after it is noticed before.
+    args.schedule_out
+        .iter()
+        .map(PathBuf::as_path)
+        .chain(args.fleet.outputs())
+        .try_for_each(require_writable)?;
     match args.cluster.as_slice() {
         [] => replay_flat(app, args).await,
         [cluster] if args.packing.no_departures => packing::run(app, args, cluster).await,
@@ -191,11 +211,12 @@ async fn replay_flat(app: &App, args: &SimulateArgs) -> Result<u8> {
     }
     // 1. Read the load.
     let read = trace_file::read(&args.trace, args.format, args.strict)?;
+    let jobs: Vec<TraceJob> = read.jobs.into_iter().map(|job| args.replayed(job)).collect();
     let procs = args.procs.or(read.procs).ok_or_else(|| {
         Failure::usage("the trace does not say how many processors the machine has")
             .hint("add `--procs N`")
     })?;
-    let load = FlatLoad::of(&read.jobs, procs, args.estimates.into()).at(args.load);
+    let load = FlatLoad::of(&jobs, procs, args.estimates.into()).at(args.load);
     let load =
         if args.estimates == EstimatesArg::Noisy { load.with_noise(args.seed) } else { load };
     if load.jobs.is_empty() {
@@ -240,6 +261,17 @@ fn no_jobs(load: &FlatLoad, procs: u32) -> Failure {
     Failure::usage("no job of the trace can run").hint(format!(
         "{never_ran} never ran on the original system, {too_wide} need more than {procs} processors"
     ))
+}
+
+/// Fails if a file cannot be written; leaves it as it is.
+fn require_writable(path: &Path) -> Result<()> {
+    let existed = path.exists();
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.with_context(|| format!("cannot write {}", path.display()))?;
+    if !existed {
+        std::fs::remove_file(path).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -98,6 +98,13 @@ pub struct FleetArgs {
     explain: Vec<String>,
 }
 
+impl FleetArgs {
+    /// Returns the files that a run writes.
+    pub fn outputs(&self) -> impl Iterator<Item = &Path> {
+        [&self.report_out, &self.events_out].into_iter().flatten().map(PathBuf::as_path)
+    }
+}
+
 fn span(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|malformed| malformed.label)
 }
@@ -237,7 +244,7 @@ fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(St
     let loadings =
         all.iter().map(|variant| Loading::new(&variant.site, args.estimates.into(), as_tasks));
     let mut loading = SharedLoading::new(loadings.collect());
-    let read = trace.stream(args.strict, &mut |job| loading.add(&job))?;
+    let read = trace.stream(args.strict, &mut |job| loading.add(&args.replayed(job)))?;
     let mut unhosted = 0;
     let mut not_replayed = 0;
     let loads = loading.done();
