@@ -4,7 +4,7 @@
 //! ran.
 
 use muster_model::node::GpuModel;
-use muster_model::{Bytes, Span};
+use muster_model::{Bytes, Span, Time};
 
 use super::TraceJob;
 use super::csv::{CsvField, CsvLayout, CsvRow};
@@ -64,15 +64,12 @@ fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
         return Ok(None);
     }
     let state = state.needed()?;
-    let is_over =
-        !["PENDING", "RUNNING", "SUSPENDED", "REQUEUED"].iter().any(|word| state.starts_with(word));
 
-    // 1. Times. Without a start the job ended before it ran.
-    let started = start.text.is_some();
+    // 1. Times.
     let clock = clock.value("a time such as 1-02:03:04", |text| parse_slurm_span(text).ok())?;
     let raw = raw.value("seconds", seconds)?;
-    let runtime = raw.or(clock).filter(|span| is_over && (started || span.0 > 0));
-    let recorded = start.text.filter(|_| has_run(state, runtime)).and_then(instant);
+    let Attempt { runtime, started } =
+        Attempt::of(state, start.text.and_then(instant), raw.or(clock));
     let limit = limit.text.and_then(|text| parse_slurm_span(text).ok());
     let limit_minutes = limit_minutes.text.and_then(|text| text.parse::<u64>().ok());
     let requested =
@@ -98,7 +95,7 @@ fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
         id: id.into(),
         submit: submit.needed_value("a date", instant)?,
         runtime,
-        started: recorded,
+        started,
         requested,
         tasks,
         task,
@@ -109,11 +106,30 @@ fn row(row: &CsvRow<'_>, names: &mut NameCache) -> Result<Option<TraceJob>, Stri
     }))
 }
 
-/// Returns whether the start of a job is recorded. That of a pending job is an expected one, and that
-/// of a job which was cancelled before it started is the time of its end.
-fn has_run(state: &str, runtime: Option<Span>) -> bool {
-    ["RUNNING", "SUSPENDED"].iter().any(|word| state.starts_with(word))
-        || runtime.is_some_and(|span| span.0 > 0)
+/// Start and runtime of a job, or of one attempt of a requeued job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    pub(super) runtime: Option<Span>,
+    pub(super) started: Option<Time>,
+}
+
+impl Attempt {
+    /// Returns those that a record of sacct contains. The start of a pending job is an expected one,
+    /// and that of a job which was cancelled before it started is the time of its end.
+    pub(super) fn of(state: &str, start: Option<Time>, elapsed: Option<Span>) -> Self {
+        let is = |words: &[&str]| words.iter().any(|word| state.starts_with(word));
+        let has_run = elapsed.is_some_and(|span| span.0 > 0);
+        // An attempt in the state REQUEUED is over if it ran; with no time it is a pending job.
+        let ends_unstarted = ["CANCELLED", "DEADLINE", "REVOKED", "REQUEUED"];
+        if is(&["PENDING"]) || is(&ends_unstarted) && !has_run {
+            Self { runtime: None, started: None }
+        } else if is(&["RUNNING", "SUSPENDED"]) {
+            Self { runtime: None, started: start }
+        } else {
+            let runtime = elapsed.filter(|_| has_run || start.is_some());
+            Self { runtime, started: start.filter(|_| has_run) }
+        }
+    }
 }
 
 /// Trackable resources of a job.
@@ -201,6 +217,36 @@ mod tests {
             (None, JobEnd::Unknown),
             "its runtime is not known yet"
         );
+    }
+
+    #[test]
+    fn a_job_that_was_cancelled_before_it_started_has_no_times() {
+        let check = |state: &str, start: Option<u64>, elapsed: Option<u64>, runtime, started| {
+            let time = |secs| Time(0) + Span::from_secs(secs);
+            let found = Attempt::of(state, start.map(time), elapsed.map(Span::from_secs));
+            let expected = Attempt {
+                runtime: Option::map(runtime, Span::from_secs),
+                started: Option::map(started, time),
+            };
+            assert_eq!(found, expected, "{state} {start:?} {elapsed:?}");
+        };
+        check("CANCELLED by 1000", Some(50), Some(0), None, None);
+        check("CANCELLED", None, Some(0), None, None);
+        check("CANCELLED", Some(50), None, None, None);
+        check("CANCELLED", Some(50), Some(7), Some(7), Some(50));
+        check("DEADLINE", Some(50), Some(0), None, None);
+        check("COMPLETED", Some(50), Some(0), Some(0), None);
+        check("COMPLETED", Some(50), Some(9), Some(9), Some(50));
+        check("PENDING", Some(50), Some(0), None, None);
+        check("RUNNING", Some(50), Some(9), None, Some(50));
+        // An attempt that ran, and one that waits again.
+        check("REQUEUED", Some(50), Some(9), Some(9), Some(50));
+        check("REQUEUED", Some(50), Some(0), None, None);
+        let text = format!(
+            "{HEADER}7|ann|gpu|CANCELLED by 5|2026-03-01T10:00:00|2026-03-01T11:00:00|00:00:00|1-00:00:00|1|0|cpu=4|\n"
+        );
+        let (jobs, _) = jobs(TraceFormat::Sacct, &text);
+        assert_eq!((jobs[0].runtime, jobs[0].started), (None, None));
     }
 
     #[test]

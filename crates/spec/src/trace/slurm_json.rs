@@ -8,7 +8,7 @@ use serde_json::Value;
 use muster_model::{Bytes, Span, Time};
 
 use super::TraceJob;
-use super::slurm::{Tres, is_gpu};
+use super::slurm::{Attempt, Tres, is_gpu};
 use super::value::{JobResources, MAX_COUNT, ended};
 
 #[derive(Deserialize)]
@@ -83,14 +83,12 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
         _ => "",
     };
     let submit = number(&job.time.submission).ok_or("`time.submission` is missing")?;
-    let is_over = !matches!(state, "PENDING" | "RUNNING" | "SUSPENDED" | "REQUEUED");
     let start = number(&job.time.start).filter(|start| *start > 0);
-    let started = start.is_some();
-    let elapsed = number(&job.time.elapsed).filter(|secs| is_over && (started || *secs > 0));
-
-    // A pending job may have an expected start, and one that was cancelled before it started that of
-    // its end.
-    let has_run = matches!(state, "RUNNING" | "SUSPENDED") || elapsed.is_some_and(|secs| secs > 0);
+    let Attempt { runtime, started } = Attempt::of(
+        state,
+        start.map(|secs| Time(0) + Span::from_secs(secs)),
+        number(&job.time.elapsed).map(Span::from_secs),
+    );
 
     let asked = tres(&job.tres.requested);
     let given = tres(&job.tres.allocated);
@@ -108,8 +106,8 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
     Ok(Some(TraceJob {
         id: id.into(),
         submit: Time(0) + Span::from_secs(submit),
-        runtime: elapsed.map(Span::from_secs),
-        started: start.filter(|_| has_run).map(|secs| Time(0) + Span::from_secs(secs)),
+        runtime,
+        started,
         requested: number(&job.time.limit)
             .map(|minutes| Span::from_secs(minutes.saturating_mul(60))),
         tasks,
@@ -163,7 +161,7 @@ mod tests {
              "tres": {"allocated": [{"type": "cpu", "name": "", "count": 16}, {"type": "mem", "name": "", "count": 2048},
                                     {"type": "node", "name": "", "count": 2}, {"type": "gres", "name": "gpu", "count": 8},
                                     {"type": "gres", "name": "gpumem", "count": 80}]}},
-            {"job_id": 8, "state": {"current": "CANCELLED"}, "user": "", "time": {"submission": 1700000001, "start": 0,
+            {"job_id": 8, "state": {"current": "CANCELLED"}, "user": "", "time": {"submission": 1700000001, "start": 1700000090,
              "elapsed": 0, "limit": {"set": false, "number": 0}},
              "tres": {"requested": [{"type": "gres", "name": "gpu:A100", "count": 1}]}},
             {"job_id": 9}
@@ -179,6 +177,7 @@ mod tests {
             (&*second.id, second.runtime, second.requested, second.ended),
             ("8", None, None, JobEnd::Cancelled)
         );
+        assert_eq!((second.started, first.started.is_some()), (None, true));
         assert_eq!((second.task.gpu.models[0].as_str(), second.user.as_deref()), ("a100", None));
     }
 }

@@ -77,8 +77,9 @@ pub(super) fn read(
     // 2. Required fields.
     let id = id.ok_or("field 1, the number of the job, is missing")?;
     let submit = submit.ok_or("field 2, the submit time, is missing")?;
-    let runtime = run.map(Span::from_secs);
-    let tasks = asked.filter(|procs| *procs > 0).or(allocated.filter(|procs| *procs > 0));
+    let held = allocated.filter(|procs| *procs > 0);
+    let runtime = run.filter(|secs| !is_never_started(status, *secs, held)).map(Span::from_secs);
+    let tasks = asked.filter(|procs| *procs > 0).or(held);
     let tasks = tasks.ok_or("fields 5 and 8 name no processors")?;
     let tasks = u32::try_from(tasks).map_err(|_| format!("{tasks} processors"))?;
     let mut name = |number| names.shared(decimal_text(number, &mut [0; _]));
@@ -106,6 +107,11 @@ pub(super) fn read(
             _ => JobEnd::Unknown,
         },
     }))
+}
+
+/// Returns whether a job was cancelled before it started: some logs give it a runtime of zero.
+fn is_never_started(status: Option<u64>, run_secs: u64, held: Option<u64>) -> bool {
+    status == Some(5) && run_secs == 0 && held.is_none()
 }
 
 /// Parses the numbers of a row, with a fast path for the usual case: only digits, or unknown.
@@ -183,6 +189,16 @@ mod tests {
                 .unwrap();
         assert_eq!((never.runtime, never.requested, never.user), (None, None, None));
         assert_eq!(never.started, None);
+        let mut times = |row: &str| {
+            let job = read(row, &mut header, &mut names).unwrap().unwrap();
+            (job.runtime, job.started)
+        };
+        let cancelled = "1 0 600 0 -1 -1 -1 8 -1 -1 5 -1 -1 -1 -1 -1 -1 -1";
+        assert_eq!(times(cancelled), (None, None), "cancelled while pending");
+        assert_eq!(times(&cancelled.replace("0 -1 -1", "0 0 -1")), (None, None));
+        let short = (Some(Span(0)), Some(Time(600_000)));
+        assert_eq!(times(&cancelled.replace("0 -1 -1", "0 8 -1")), short, "it held processors");
+        assert_eq!(times(&cancelled.replace(" 5 ", " 1 ")), short, "it completed");
     }
 
     #[test]
