@@ -19,6 +19,9 @@ pub enum SchedulerError {
     /// An external policy gave no usable answer.
     #[error("the policy failed: {0}")]
     Policy(String),
+    /// The simulation is to stop, and an external policy was not waited for.
+    #[error("interrupted")]
+    Interrupted,
     /// A task was placed on resources that are not free: a defect of the scheduler.
     #[error("task {rank} of job {job} was placed on resources of node {node} that are not free")]
     NotFree {

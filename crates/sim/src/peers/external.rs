@@ -22,8 +22,26 @@ pub trait Policy: fmt::Debug + Send {
     /// Returns the decisions for a state.
     ///
     /// # Errors
-    /// There is no usable answer; the text says why.
-    fn decide(&mut self, state: &PolicyState) -> Result<PolicyReply, String>;
+    /// There is no usable answer.
+    fn decide(&mut self, state: &PolicyState) -> Result<PolicyReply, PolicyError>;
+}
+
+/// Reason why a policy has no usable answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyError {
+    /// The simulation is to stop.
+    Interrupted,
+    /// The policy failed; the text says why.
+    Failed(String),
+}
+
+impl From<PolicyError> for SchedulerError {
+    fn from(error: PolicyError) -> Self {
+        match error {
+            PolicyError::Interrupted => SchedulerError::Interrupted,
+            PolicyError::Failed(why) => SchedulerError::Policy(why),
+        }
+    }
 }
 
 /// Answer of a policy, and the text of which it was read, for errors.
@@ -195,8 +213,7 @@ impl Scheduler for External {
             cluster.evict(job);
         }
         let state = self.state(cluster);
-        let PolicyReply { answer, line } =
-            self.policy.decide(&state).map_err(SchedulerError::Policy)?;
+        let PolicyReply { answer, line } = self.policy.decide(&state)?;
         let refused = |what: String| {
             let at = Span(now.0);
             SchedulerError::Policy(format!(

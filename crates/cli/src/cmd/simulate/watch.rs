@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use muster_model::{Span, Time};
-use muster_sim::fleet::Fleet;
+use muster_sim::fleet::{Fleet, SchedulerError};
 use tokio::task::JoinHandle;
 
 use crate::app::App;
 
 /// Time between two updates of the progress line.
 const TICK: Duration = Duration::from_millis(200);
-/// Number of simulated instants between two checks whether to stop.
+/// Number of simulated instants between two updates of the progress.
 const STRIDE: usize = 256;
 
 /// Progress shared by the running simulations and their display.
 #[derive(Debug, Default)]
 pub struct SimulationProgress {
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
     /// Number of jobs that have arrived, in all runs together.
     arrived: AtomicU64,
     /// Simulated time in milliseconds of the most advanced run.
@@ -31,6 +31,16 @@ impl SimulationProgress {
     /// Returns whether the runs are to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Stops the runs.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the flag that says whether the runs are to stop.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
     }
 
     /// Adds jobs that have arrived, or will not arrive because their run ended.
@@ -67,8 +77,17 @@ pub fn play(
     let mut goes_on = true;
     while goes_on && !watch.is_stopped() {
         for _ in 0..STRIDE {
+            // An instant of an external policy may take seconds.
+            if watch.is_stopped() {
+                break;
+            }
             let is_beyond = |until: Time| fleet.next_instant().is_none_or(|next| next > until);
-            goes_on = !until.is_some_and(is_beyond) && fleet.step()?;
+            goes_on = !until.is_some_and(is_beyond)
+                && match fleet.step() {
+                    // The loop sees the stop flag.
+                    Err(SchedulerError::Interrupted) => true,
+                    stepped => stepped?,
+                };
             if !goes_on {
                 break;
             }
@@ -126,7 +145,7 @@ pub async fn within<T: Send + 'static>(
         let watch = Arc::clone(&watch);
         tokio::spawn(async move {
             tokio::time::sleep(budget).await;
-            watch.stop.store(true, Ordering::Relaxed);
+            watch.stop();
         })
     });
     let began = Instant::now();

@@ -1,5 +1,8 @@
 //! Schedulers as they are named on the command line: those of `muster-sim`, and commands of users.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use anyhow::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use muster_model::Span;
@@ -32,17 +35,18 @@ impl ChosenScheduler {
         Some(Self { kind, name: name.to_owned() })
     }
 
-    /// Creates the scheduler. A command starts anew for each run, and has this long for an answer.
+    /// Creates the scheduler. A command starts anew for each run, and has this long for an answer,
+    /// unless the run is stopped before.
     pub fn begin(
         &self,
         site: &FleetSite,
         seed: u64,
         slurm: SlurmSettings,
-        timeout: Span,
+        (timeout, stop): (Span, Arc<AtomicBool>),
     ) -> Result<Box<dyn Scheduler>> {
         match self.name.strip_prefix(COMMAND) {
             Some(command) => {
-                let policy = ChildPolicy::start(command, timeout)?;
+                let policy = ChildPolicy::start(command, seed, timeout, stop)?;
                 Ok(Box::new(External::new(site, Box::new(policy))))
             }
             None => Ok(self.kind.begin_as(site, seed, slurm)?),

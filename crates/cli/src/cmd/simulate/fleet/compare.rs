@@ -163,7 +163,7 @@ fn run_one(
     let FleetRun { scheduler, variant, seed, is_drawn, calibrates } = task;
     let scheduler = &given.schedulers[scheduler];
     let variant = &given.variants[variant];
-    let mut fleet = given.fleet(variant, scheduler, seed)?;
+    let mut fleet = given.fleet(variant, scheduler, seed, watch)?;
     if is_drawn {
         fleet.record_bars();
     }

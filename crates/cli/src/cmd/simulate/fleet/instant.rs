@@ -39,7 +39,7 @@ pub async fn run(
     let until = first + after;
     let runs = move |watch: &SimulationProgress| {
         let one = |scheduler: &ChosenScheduler| -> Result<(FleetInstant, bool)> {
-            let mut fleet = given.fleet(&given.variants[0], scheduler, seed)?;
+            let mut fleet = given.fleet(&given.variants[0], scheduler, seed, watch)?;
             let mut events = Events::of(events_out.as_deref(), &mut fleet)?;
             let is_there =
                 watch::play(watch, &mut fleet, Some(until), |fleet| events.write(fleet))?;

@@ -29,6 +29,7 @@ use muster_sim::peers::slurm::SlurmSettings;
 use muster_spec::TraceFormat;
 use muster_spec::quantity::parse_span;
 
+use super::watch::SimulationProgress;
 use super::{EstimatesArg, cluster, select_schedulers, warn_of_bad_rows};
 use crate::app::App;
 use crate::args::whole_number;
@@ -145,6 +146,7 @@ impl FleetSetup {
         variant: &VariantSetup,
         scheduler: &ChosenScheduler,
         seed: u64,
+        watch: &SimulationProgress,
     ) -> Result<Fleet> {
         let VariantSetup { site, load, .. } = variant;
         let load = if self.has_noise { &load.clone().with_noise(seed) } else { load };
@@ -154,7 +156,8 @@ impl FleetSetup {
             load.in_whole_gpus()
         };
         let failures = Failures { seed, ..self.failures };
-        let plane = scheduler.begin(site, seed, self.slurm, self.exec_timeout)?;
+        let waits = (self.exec_timeout, watch.stop_flag());
+        let plane = scheduler.begin(site, seed, self.slurm, waits)?;
         Ok(Fleet::new(site, plane, jobs, self.terms, failures))
     }
 }
