@@ -37,7 +37,8 @@ pub struct FlatComparison {
     pub procs: u32,
     /// Number of jobs that are submitted.
     pub jobs: u64,
-    /// Jobs of the trace that are left out because they never ran in the original system.
+    /// Jobs of the trace that are left out because their runtime is unknown: they never ran, or were
+    /// still running when the trace was written.
     pub never_ran: u64,
     /// Jobs of the trace that are left out because they are larger than the machine.
     pub too_wide: u64,

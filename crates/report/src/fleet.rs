@@ -82,7 +82,7 @@ fn head(comparison: &FleetComparison) -> Vec<String> {
         "that do not fit the idle cluster of every variant"
     };
     let left_out = [
-        (comparison.never_ran, "that never ran in the trace"),
+        (comparison.never_ran, "without a known runtime"),
         (comparison.too_large, too_large),
         (comparison.bad_rows, "that cannot be read"),
     ];

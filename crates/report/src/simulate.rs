@@ -14,7 +14,7 @@ pub fn comparison(comparison: &FlatComparison, context: RenderContext) -> String
     let mut text =
         format!("{} on {}\n", count(*jobs, "job"), count(u64::from(*procs), "processor"));
     let left_out = [
-        (*never_ran, "never ran in the trace"),
+        (*never_ran, "have no known runtime"),
         (*too_wide, "are wider than the machine"),
         (*bad_rows, "cannot be read"),
     ];

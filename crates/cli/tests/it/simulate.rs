@@ -56,7 +56,7 @@ fn schedulers_stand_side_by_side() {
         .ok()
         .stdout;
     assert!(
-        shown.starts_with("6 jobs on 10 processors\nleft out: 1 that never ran in the trace\n"),
+        shown.starts_with("6 jobs on 10 processors\nleft out: 1 that have no known runtime\n"),
         "{shown}"
     );
     for (scheduler, by) in
@@ -229,8 +229,14 @@ fn mistakes_about_a_fleet_are_told() {
         ("--node-mtbf soon", 2, "soon"),
         ("--gpu-mtbf 0s", 2, "above zero"),
         ("--no-departures --report-out r.html", 2, "--report-out"),
+        ("--no-departures --slurm-conf slurm.conf", 2, "--slurm-conf"),
+        ("--no-departures --exec-timeout 5s", 2, "--exec-timeout"),
         // Noticed before the run, which fails only later here.
-        ("--explain nobody --at 5m --report-out nowhere/r.html", 1, "cannot write nowhere/r.html"),
+        (
+            "--explain nobody --at 5m --events-out nowhere/e.jsonl",
+            1,
+            "cannot write nowhere/e.jsonl",
+        ),
     ] {
         let asked = format!("simulate --cluster cluster.yaml --trace gangs.csv {words}");
         let reported = home.words(&asked).code(code).stderr;

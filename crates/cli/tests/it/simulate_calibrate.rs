@@ -57,9 +57,10 @@ fn a_replay_is_judged_by_the_recorded_waits_before_its_figures() {
     assert!(text.contains("muster: unlike the record"), "{text}");
     home.words(&format!("{slow} --report-out page.html")).ok();
     assert!(home.read("page.html").contains("muster: unlike the record"));
-    // 4. With variants, the first is the one that was recorded.
-    let shown: FleetComparison = home.words(&format!("{asked} --add-nodes 2 --json")).ok().json();
-    assert_eq!((shown.calibration.len(), shown.runs.len()), (2, 4));
+    // 4. The recorded waits are those of one site.
+    let reported = home.words(&format!("{asked} --add-nodes 2")).code(2).stderr;
+    assert!(reported.contains("`--calibrate` takes one cluster and one queue file"), "{reported}");
+    assert!(reported.contains("run it on the site as it was, alone"), "{reported}");
     let plain: FleetComparison = home.words(&asked.replace("--calibrate", "--json")).ok().json();
     assert!(plain.calibration.is_empty());
 }
@@ -81,5 +82,25 @@ fn a_trace_without_starts_says_which_formats_have_them() {
     for words in ["--at 5m", "--load 2", "--no-departures"] {
         let reported = home.words(&format!("{asked} {words}")).code(2).stderr;
         assert!(reported.contains("--calibrate"), "{words}: {reported}");
+    }
+}
+
+#[test]
+fn starts_before_the_submission_are_told_with_their_likely_cause() {
+    let home = Home::with_gpus(0);
+    home.write("cluster.yaml", CLUSTER);
+    // The second has a wait in place of its start.
+    let jobs = "id,submit,runtime,gpus,started\na,1000,60,8,1030\nb,1000,60,8,0\n";
+    home.write("jobs.csv", jobs);
+    let text = home
+        .words("simulate --cluster cluster.yaml --trace jobs.csv --calibrate --scheduler muster")
+        .ok()
+        .stdout;
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "1 job not compared, since the recorded start is before the submission",
+        "dates in different time zones, or waits in place of start times",
+    ] {
+        assert!(flat.contains(said), "{said}: {text}");
     }
 }

@@ -215,12 +215,9 @@ fn processes_of_a_policy_end_with_the_run() {
     assert_ne!(home.muster(&words).code, 0);
     let pid = home.read("pid");
     let stat = format!("/proc/{}/stat", pid.trim());
-    let deadline = Instant::now() + Duration::from_secs(10);
     // A zombie, if nothing reaps it here, has ended, too.
-    while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
-        assert!(Instant::now() < deadline, "process {pid} still runs");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let runs = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+    home.until("the process has ended", || !runs());
 }
 
 #[test]
@@ -241,4 +238,15 @@ fn an_interrupt_does_not_wait_for_an_answer() {
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     let reported = String::from_utf8(output.stdout).unwrap();
     assert!(reported.contains("was interrupted (*): of 60 jobs "), "{reported}");
+}
+
+#[test]
+fn a_policy_that_fails_does_not_take_the_other_results_with_it() {
+    let home = Home::with_gpus(0);
+    home.write("single.yaml", SINGLE);
+    home.write("jobs.csv", &jobs());
+    let words = ["simulate", "--trace", "jobs.csv", "--cluster", "single.yaml"];
+    let run = home.muster(&[&words[..], &["--scheduler", "muster,exec:false"]].concat());
+    assert!(run.code != 0 && run.stderr.contains("`false` ended"), "{}", run.stderr);
+    assert!(run.stdout.contains("muster") && !run.stdout.contains("exec:false"), "{}", run.stdout);
 }

@@ -83,7 +83,25 @@ fn clusters_and_queue_files_are_combined() {
     assert_eq!(shown.differences[0].waited_secs.here, 900.0);
     let text = home.words(asked).ok().stdout;
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("1 job fits, but not in every variant"), "{text}");
+    // `wide` is 8 of the 8 + 4 × 4 GPUs of equally long jobs.
+    for said in [
+        "1 job fits, but not in every variant (33.3 % of the GPU time that fits)",
+        "warning: 33.3 % of the GPU time that fits big, tight is left out",
+    ] {
+        assert!(flat.contains(said), "{said}: {text}");
+    }
+}
+
+#[test]
+fn variants_without_a_common_job_are_rejected_with_the_numbers() {
+    let home = home();
+    home.write("jobs.csv", "id,submit,runtime,tasks,gpus\nh,0,60,1,8\na,0,60,3,4\n");
+    home.write("three.yaml", &SMALL.replace("[1-2]", "[1-3]"));
+    let asked = "simulate --trace jobs.csv --cluster big.yaml --cluster three.yaml";
+    let reported = home.words(asked).code(2).stderr;
+    for said in ["no job fits every variant", "1 of 2 fit `big`, 1 of 2 fit `three`"] {
+        assert!(reported.contains(said), "{said}: {reported}");
+    }
 }
 
 #[test]

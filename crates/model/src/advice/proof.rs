@@ -34,7 +34,8 @@ pub struct SiteProof {
     pub gpus: u64,
     /// Number of jobs that are submitted.
     pub jobs: u64,
-    /// Jobs that are left out because they never ran in the original system.
+    /// Jobs that are left out because their runtime is unknown: they never ran, or were still running
+    /// when the trace was written.
     pub never_ran: u64,
     /// Jobs that are left out because not even the idle cluster can host them.
     pub too_large: u64,

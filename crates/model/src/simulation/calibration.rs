@@ -16,10 +16,13 @@ pub struct Calibration {
     /// Number of jobs that are compared: the trace records their start, and the scheduler did not
     /// refuse them.
     pub jobs: u64,
-    /// Jobs among them that never start in the replay; their simulated wait counts up to its end.
+    /// Jobs among them that never start in the replay. Their simulated wait counts up to its end,
+    /// and is never near.
     pub never_started: u64,
     /// Replayed jobs whose start the trace does not record.
     pub without_start: u64,
+    /// Replayed jobs whose recorded start is before their submission; they are not compared.
+    pub start_before_submit: u64,
     /// Jobs that started in the trace and that the scheduler refused.
     pub refused: u64,
     /// Jobs that started in the trace and are not replayed: they do not fit, or how long they ran
@@ -34,11 +37,16 @@ pub struct Calibration {
     /// Share, from 0 to 1, of jobs whose simulated wait is near the recorded one: within a factor
     /// of 2, or within 10 minutes.
     pub near: f64,
-    /// Jobs that waited more than 10 minutes, in the trace or in the replay.
+    /// Jobs that waited more than 10 minutes, in the trace or in the replay, or never start in it.
     pub long_waits: u64,
     /// Share of these, from 0 to 1, whose simulated wait is near the recorded one.
     pub near_of_long: f64,
-    /// Judgement of the replay by `long_waits`, `near_of_long` and the two means.
+    /// Mean of the recorded waits of the jobs of `long_waits`, in seconds.
+    pub long_recorded_secs: f64,
+    /// Mean of the simulated waits of the jobs of `long_waits`, in seconds.
+    pub long_simulated_secs: f64,
+    /// Judgement of the replay by `long_waits`, `near_of_long`, `long_recorded_secs` and
+    /// `long_simulated_secs`.
     pub verdict: CalibrationVerdict,
     /// The same by size of job, ascending.
     pub sizes: Vec<CalibratedSize>,
@@ -67,10 +75,12 @@ pub struct CalibratedSize {
 pub enum CalibrationVerdict {
     /// Fewer than 30 jobs waited long: nothing follows for a load under which jobs wait.
     TooFew,
-    /// Of the long waits, at least 80 % are near, and the means differ by at most a factor of 1.25.
+    /// Of the long waits, at least 80 % are near, and their means differ by at most a factor of 1.25.
     Close,
-    /// At least 50 % are near, and the means differ by at most a factor of 2.
+    /// At least 50 % are near, and their means differ by at most a factor of 2.
     Rough,
     /// Fewer are near, or the means differ more.
     Poor,
+    /// The run was interrupted, and is not judged.
+    Interrupted,
 }

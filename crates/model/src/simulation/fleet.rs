@@ -24,7 +24,8 @@ pub struct FleetComparison {
     pub unit: FleetUnit,
     /// Number of jobs that are submitted.
     pub jobs: u64,
-    /// Jobs of the trace that are left out because they never ran in the original system.
+    /// Jobs of the trace that are left out because their runtime is unknown: they never ran, or were
+    /// still running when the trace was written.
     pub never_ran: u64,
     /// Jobs of the trace that are left out because not even the idle cluster can host them.
     pub too_large: u64,
@@ -46,8 +47,8 @@ pub struct FleetComparison {
     /// Differences of each variant to the first, by scheduler; empty when there is only one.
     #[serde(default)]
     pub differences: Vec<VariantDifference>,
-    /// Waits of each control plane beside the recorded ones, on the first variant and with the
-    /// first seed; empty when no calibration was requested.
+    /// Waits of each control plane beside the recorded ones, with the first seed; empty when no
+    /// calibration was requested.
     #[serde(default)]
     pub calibration: Vec<Calibration>,
     /// Results per control plane, in the requested order; of each, one per variant.

@@ -51,7 +51,7 @@ pub struct PolicyJob {
     pub priority: i32,
     /// Instant of its submission.
     pub submit_ms: u64,
-    /// Time limit; `None` for none.
+    /// Time limit; `null` for none.
     pub limit_ms: Option<u64>,
     /// Number of its tasks.
     pub tasks: u32,
@@ -65,7 +65,7 @@ pub struct PolicyJob {
     pub task_memory_bytes: u64,
 }
 
-/// Job that holds all that it needs, and works.
+/// Running job: all of its tasks hold what they need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyRun {
     /// Number of the job.
@@ -74,7 +74,7 @@ pub struct PolicyRun {
     pub user: String,
     /// Instant of its last start.
     pub start_ms: u64,
-    /// Time limit; `None` for none.
+    /// Time limit; `null` for none.
     pub limit_ms: Option<u64>,
     /// Node and devices of each task.
     pub tasks: Vec<PolicyPlace>,

@@ -23,6 +23,10 @@ pub struct SiteVariant {
     pub too_large: u64,
     /// Jobs of the trace that this cluster can host, left out because another variant cannot.
     pub left_out: u64,
+    /// Share, from 0 to 1, of their GPU time (GPUs × runtime; CPUs when no node has a GPU) in that
+    /// of all jobs that this cluster can host.
+    #[serde(default)]
+    pub left_out_share: f64,
     /// Jobs whose queue does not exist in this variant; they use its default queue.
     pub strangers: u64,
     /// Hours of GPUs, or CPUs, of the cluster from the first submission to the last instant of any
@@ -73,7 +77,11 @@ pub struct FigureChange {
     pub first: f64,
     /// Value in this variant.
     pub here: f64,
-    /// True when the difference does not exceed the confidence margins of several seeds.
+    /// Half width of the 95 % confidence interval (Student's t) of the difference, from its values
+    /// seed by seed; `None` with one seed.
+    #[serde(default)]
+    pub margin: Option<f64>,
+    /// True when the difference does not exceed this margin.
     pub may_be_chance: bool,
 }
 

@@ -119,7 +119,7 @@ fn load(proof: &SiteProof) -> String {
         amount(proof.asked_gpu_hours)
     );
     let left_out = [
-        (proof.never_ran, "never ran in the trace"),
+        (proof.never_ran, "have no known runtime"),
         (proof.too_large, "do not fit the idle cluster"),
         (proof.bad_rows, "cannot be read"),
     ];

@@ -27,12 +27,8 @@ pub(super) fn text(comparison: &FleetComparison, width: usize, context: RenderCo
     if comparison.calibration.is_empty() {
         return String::new();
     }
-    let site = match comparison.variants.first() {
-        Some(first) => format!(" on {}", crate::style::clean(&first.name)),
-        None => String::new(),
-    };
-    let title = format!("calibration{site}: time from submission to first start");
-    let mut text = format!("{}\n", context.paint(Ink::Strong, &title));
+    let title = "calibration: time from submission to first start";
+    let mut text = format!("{}\n", context.paint(Ink::Strong, title));
     text.push_str(&table("SCHEDULER", &overall(&comparison.calibration), context));
     let defined = "recorded: in the trace; simulated: in the replay; error: median of the absolute differences; near: within a \
                    factor of 2, or within 10 minutes";
@@ -96,20 +92,34 @@ fn table(heading: &str, rows: &[WaitRow], context: RenderContext) -> String {
         .render(context)
 }
 
-/// Returns one sentence of judgement per scheduler, each with what it does not cover.
+/// Returns one sentence of judgement per scheduler, each with what it does not cover, and one on
+/// starts that cannot be compared.
 #[must_use]
 pub fn sentences(comparison: &FleetComparison) -> Vec<String> {
-    comparison.calibration.iter().map(judged).collect()
+    let seed = comparison.seeds.first().filter(|_| comparison.seeds.len() > 1).copied();
+    let judged = comparison.calibration.iter().map(|of| judged(of, seed));
+    let early = comparison.calibration.iter().map(|of| of.start_before_submit).max().unwrap_or(0);
+    let early = (early > 0).then(|| {
+        format!(
+            "{} not compared, since the recorded start is before the submission. Likely causes: dates in different time zones, or \
+             waits in place of start times",
+            grouped_count(early, "job")
+        )
+    });
+    judged.chain(early).collect()
 }
 
-fn judged(of: &Calibration) -> String {
-    let Calibration { scheduler, verdict, long_waits, near_of_long, .. } = of;
+/// Returns the judgement of one scheduler; `seed` is that of its run if there are several.
+fn judged(of: &Calibration, seed: Option<u64>) -> String {
+    let Calibration { verdict, long_waits, near_of_long, .. } = of;
+    let seed = seed.map_or(String::new(), |seed| format!(" (seed {seed})"));
+    let scheduler = format!("{}{seed}", of.scheduler);
     let long = grouped_count(*long_waits, "job");
     let near = percent(*near_of_long);
     let means = format!(
-        "mean {} recorded, {} simulated",
-        span(of.recorded_secs.mean),
-        span(of.simulated_secs.mean)
+        "their mean {} recorded, {} simulated",
+        span(of.long_recorded_secs),
+        span(of.long_simulated_secs)
     );
     let of_long = format!("of {long} that waited more than 10 minutes, {near} are near ({means})");
     let mut text = match verdict {
@@ -124,13 +134,23 @@ fn judged(of: &Calibration) -> String {
         CalibrationVerdict::Rough => format!(
             "{scheduler}: roughly like the record: {of_long}. Trust only differences between variants that are larger than this error"
         ),
+        CalibrationVerdict::Interrupted => {
+            format!("{scheduler}: interrupted, and not judged; so far, {of_long}")
+        }
         CalibrationVerdict::Poor => format!(
             "{scheduler}: unlike the record: {of_long}. Do not forecast waits with it: check the cluster file (nodes out of service), \
              the queue file and --estimates first"
         ),
     };
     let uncovered = [
-        (of.never_started, "never start in the replay and count up to its end"),
+        (
+            of.never_started,
+            if of.is_partial {
+                "had not started at the interruption, and count as not near"
+            } else {
+                "never start in the replay, and count as not near"
+            },
+        ),
         (
             of.not_replayed,
             "ran in the trace but not in the replay: too large, or still running at its end",
@@ -140,9 +160,6 @@ fn judged(of: &Calibration) -> String {
     ];
     for (number, how) in uncovered.into_iter().filter(|(number, _)| *number > 0) {
         text += &format!("; {} {how}", grouped(number));
-    }
-    if of.is_partial {
-        text += "; interrupted (*)";
     }
     text
 }

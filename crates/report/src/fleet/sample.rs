@@ -126,6 +126,7 @@ pub(crate) fn variant(name: &str, nodes: u64) -> SiteVariant {
         size: nodes as f64 * 8.0,
         too_large: 1,
         left_out: 0,
+        left_out_share: 0.0,
         strangers: 3,
         capacity_hours: nodes as f64 * 8.0 * 240.0,
     }
@@ -133,7 +134,7 @@ pub(crate) fn variant(name: &str, nodes: u64) -> SiteVariant {
 
 /// The difference of runs with these waits, of 12 and 16 nodes.
 pub(crate) fn difference(scheduler: &str, first: f64, here: f64) -> VariantDifference {
-    let change = |first, here| FigureChange { first, here, may_be_chance: false };
+    let change = |first, here| FigureChange { first, here, margin: None, may_be_chance: false };
     VariantDifference {
         scheduler: scheduler.to_owned(),
         variant: "site + 4".to_owned(),
@@ -163,6 +164,7 @@ pub(crate) fn calibration(scheduler: &str, verdict: CalibrationVerdict) -> Calib
         jobs: 1200,
         never_started: 0,
         without_start: 0,
+        start_before_submit: 0,
         refused: 0,
         not_replayed: 4,
         recorded_secs: spread(1200.0),
@@ -170,7 +172,13 @@ pub(crate) fn calibration(scheduler: &str, verdict: CalibrationVerdict) -> Calib
         median_error_secs: 240.0,
         near: 0.875,
         long_waits: 400,
-        near_of_long: 0.625,
+        near_of_long: match verdict {
+            CalibrationVerdict::Close => 0.85,
+            CalibrationVerdict::Rough => 0.625,
+            _ => 0.375,
+        },
+        long_recorded_secs: 3600.0,
+        long_simulated_secs: 4200.0,
         verdict,
         sizes: vec![size("1", 1000), size("9 to 64", 200)],
     }

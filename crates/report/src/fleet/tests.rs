@@ -153,7 +153,7 @@ fn variants_compared() -> muster_model::simulation::FleetComparison {
     ];
     let mut shown = sample::comparison(runs);
     shown.variants = vec![sample::variant("site", 12), sample::variant("site + 4", 16)];
-    shown.variants[1].left_out = 3;
+    (shown.variants[1].left_out, shown.variants[1].left_out_share) = (3, 0.125);
     shown.variants[1].added = Some(AddedNodes {
         nodes: 4,
         like: "node12".to_owned(),
@@ -179,7 +179,9 @@ fn a_difference_says_when_it_is_not_over_the_same_jobs() {
     one.left = JobsChange { first: 0, here: 2 };
     one.refused = JobsChange { first: 1, here: 3 };
     shown.differences[1].turnaround_secs =
-        FigureChange { first: 10.0, here: 20.0, may_be_chance: true };
+        FigureChange { first: 10.0, here: 20.0, margin: Some(12.0), may_be_chance: true };
+    shown.differences[1].waited_secs =
+        FigureChange { first: 90.0, here: 60.0, margin: Some(12.0), may_be_chance: false };
     let said = findings(&shown);
     assert!(said[0].contains("turnaround ≥ 2h10m (was 2h30m)"), "{said:?}");
     assert!(
@@ -190,6 +192,7 @@ fn a_difference_says_when_it_is_not_over_the_same_jobs() {
         "{said:?}"
     );
     assert!(said[1].contains("turnaround 20s (no difference beyond chance)"), "{said:?}");
+    assert!(said[1].contains("waited 1m (-30s ± 12s)"), "{said:?}");
 }
 
 #[test]
@@ -213,17 +216,25 @@ fn a_judgement_says_what_it_does_not_cover() {
         never_started: 2,
         not_replayed: 1200,
         refused: 1,
-        is_partial: true,
+        start_before_submit: 3,
         ..sample::calibration("muster", CalibrationVerdict::TooFew)
     }];
-    let [said] = &super::calibration(&shown)[..] else { panic!("one sentence") };
+    let [said, early] = &super::calibration(&shown)[..] else { panic!("two sentences") };
     for part in [
         "this says nothing about a load under which jobs wait",
         "; 2 never start in the replay",
         "; 1,200 ran in the trace but not in the replay",
         "; 1 refused in the replay",
-        "; interrupted (*)",
+        "(their mean 1h recorded, 1h10m simulated)",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    assert!(early.starts_with("3 jobs not compared, since the recorded start is before"));
+    // An interrupted run is not judged; with several seeds, the judged one is named.
+    shown.seeds = vec![7, 8];
+    (shown.calibration[0].is_partial, shown.calibration[0].start_before_submit) = (true, 0);
+    shown.calibration[0].verdict = CalibrationVerdict::Interrupted;
+    let [said] = &super::calibration(&shown)[..] else { panic!("one sentence") };
+    assert!(said.starts_with("muster (seed 7): interrupted, and not judged; so far, "), "{said}");
+    assert!(said.contains("; 2 had not started at the interruption"), "{said}");
 }

@@ -6,7 +6,7 @@ use muster_model::simulation::{
 };
 
 use super::unit;
-use super::words::{amount, span};
+use super::words::{amount, percent, span};
 use crate::amount::{grouped, grouped_count};
 use crate::style::clean;
 
@@ -20,11 +20,29 @@ pub fn label(run: &FleetFigures) -> String {
     }
 }
 
-/// Describes each variant, with the jobs that it cannot host and those left out because of others.
+/// Share of left-out GPU time from which on the comparison is warned of.
+const MUCH_LEFT_OUT: f64 = 0.05;
+
+/// Describes each variant, with the jobs that it cannot host and those left out because of others,
+/// and warns if these are much of the load.
 #[must_use]
 pub fn variants(comparison: &FleetComparison) -> Vec<String> {
     let unit = unit(comparison.unit);
-    comparison.variants.iter().map(|variant| described(variant, unit)).collect()
+    let described = comparison.variants.iter().map(|variant| described(variant, unit));
+    let most = comparison
+        .variants
+        .iter()
+        .filter(|variant| variant.left_out_share > MUCH_LEFT_OUT)
+        .max_by(|one, other| one.left_out_share.total_cmp(&other.left_out_share));
+    let warning = most.map(|variant| {
+        format!(
+            "warning: {} of the {unit} time that fits {} is left out, since other variants cannot host it. The figures say nothing \
+             about these jobs",
+            percent(variant.left_out_share),
+            clean(&variant.name)
+        )
+    });
+    described.chain(warning).collect()
 }
 
 fn described(variant: &SiteVariant, unit: &str) -> String {
@@ -44,9 +62,13 @@ fn described(variant: &SiteVariant, unit: &str) -> String {
         text += &format!(", queues of {}", clean(queues));
     }
     text += &format!("; {}, {} {unit}s", grouped_count(*nodes, "node"), amount(*size));
+    let share = percent(variant.left_out_share);
+    let [left_out, left_out_many] = ["fits", "fit"].map(|fit| {
+        format!("{fit}, but not in every variant ({share} of the {unit} time that fits)")
+    });
     let counts = [
         (variant.too_large, "does not fit", "do not fit"),
-        (variant.left_out, "fits, but not in every variant", "fit, but not in every variant"),
+        (variant.left_out, &left_out, &left_out_many),
         (
             variant.strangers,
             "is in the default queue, since its own does not exist",
@@ -116,14 +138,16 @@ fn differing(difference: &VariantDifference, unit: &str) -> String {
 fn changes(figure: FigureChange, words: fn(f64) -> String) -> (String, String) {
     let here = words(figure.here);
     let by = words((figure.here - figure.first).abs());
+    let margin = figure.margin.filter(|margin| *margin > 0.0);
+    let margin = margin.map_or(String::new(), |margin| format!(" ± {}", words(margin)));
     let change = if by == words(0.0) {
         "the same".to_owned()
     } else if figure.may_be_chance {
         "no difference beyond chance".to_owned()
     } else if figure.here < figure.first {
-        format!("-{by}")
+        format!("-{by}{margin}")
     } else {
-        format!("+{by}")
+        format!("+{by}{margin}")
     };
     (here, change)
 }

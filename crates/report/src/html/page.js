@@ -33,7 +33,7 @@
     parts.push(comparison.seeds.length > 1 ? "seeds " + comparison.seeds.join(", ") : "seed " + comparison.seeds.join());
     byId("load").textContent = parts.join(" · ");
     const left = [
-      [comparison.never_ran, "left out: ", " that never ran in the trace"],
+      [comparison.never_ran, "left out: ", " without a known runtime"],
       [comparison.too_large, "left out: ", " that do not fit the idle cluster" + (variants > 0 ? " of every variant" : "")],
       [comparison.bad_rows, "left out: ", " that cannot be read"],
       [variants > 0 ? 0 : comparison.strangers, "in the default queue: ", " whose queue does not exist"],

@@ -181,7 +181,7 @@ mod tests {
             queue: "default".into(),
             priority: 0,
             fewest_nodes: 1,
-            recorded_wait: None,
+            recorded_start: None,
         };
         let check = |jobs: &[FleetJob], days, hours: (u64, u64)| {
             let (from, until) = counted(jobs, &site, days);

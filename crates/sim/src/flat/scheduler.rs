@@ -148,7 +148,7 @@ fn fleet_jobs(jobs: &[FlatJob], priority: impl Fn(&FlatJob) -> i32) -> Vec<Fleet
         queue: queue.clone(),
         priority: priority(job),
         fewest_nodes: 1,
-        recorded_wait: None,
+        recorded_start: None,
     };
     jobs.iter().map(fleet_job).collect()
 }

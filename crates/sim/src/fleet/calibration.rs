@@ -2,7 +2,7 @@
 //! of the same model can be trusted.
 
 use muster_model::Span;
-use muster_model::simulation::{CalibratedSize, Calibration, CalibrationVerdict, Spread};
+use muster_model::simulation::{CalibratedSize, Calibration, CalibrationVerdict};
 
 use super::cluster::ClusterState;
 use super::figures::{size_name, size_names};
@@ -25,23 +25,28 @@ const ROUGH: (f64, f64) = (0.5, 2.0);
 #[derive(Clone, Copy, Debug)]
 struct WaitPair {
     recorded: Span,
+    /// Time until the first start, or until the end of the run.
     simulated: Span,
+    has_started: bool,
 }
 
 impl WaitPair {
+    /// Returns whether the waits are alike. A job that never starts waits for ever.
     fn is_near(&self) -> bool {
         let low = self.recorded.min(self.simulated);
         let high = self.recorded.max(self.simulated);
-        high.0 - low.0 <= NEAR.0 || secs(high) <= secs(low) * NEAR_FACTOR
+        let is_alike = high.0 - low.0 <= NEAR.0 || secs(high) <= secs(low) * NEAR_FACTOR;
+        self.has_started && is_alike
     }
 
     fn is_long(&self) -> bool {
-        self.recorded.max(self.simulated) > NEAR
+        !self.has_started || self.recorded.max(self.simulated) > NEAR
     }
 }
 
 /// Compares the waits of a run with the recorded ones. `not_replayed` is the number of jobs that
-/// started in the trace and are not in the load.
+/// started in the trace and are not in the load. Jobs whose recorded start is before their
+/// submission are counted, not compared.
 #[must_use]
 pub fn calibration(
     scheduler: SchedulerKind,
@@ -50,14 +55,16 @@ pub fn calibration(
     is_partial: bool,
 ) -> Calibration {
     let jobs = || (0..cluster.jobs().len() as u32).map(JobNo);
-    let recorded = |job: JobNo| cluster.job(job).recorded_wait;
+    let has_start = |job: JobNo| cluster.job(job).recorded_start.is_some();
+    let recorded = |job: JobNo| cluster.job(job).recorded_wait();
     let is_refused = |job: JobNo| cluster.status(job).is_refused;
     let compared = || jobs().filter(|job| recorded(*job).is_some() && !is_refused(*job));
     let pairs: Vec<(&str, WaitPair)> = compared()
         .filter_map(|job| {
-            let began = cluster.status(job).began.unwrap_or(cluster.now());
-            let simulated = began.since(cluster.job(job).submit);
-            let pair = WaitPair { recorded: recorded(job)?, simulated };
+            let began = cluster.status(job).began;
+            let simulated = began.unwrap_or(cluster.now()).since(cluster.job(job).submit);
+            let has_started = began.is_some();
+            let pair = WaitPair { recorded: recorded(job)?, simulated, has_started };
             Some((size_name(cluster.width_milli(job)), pair))
         })
         .collect();
@@ -69,22 +76,32 @@ pub fn calibration(
         (!of_size.is_empty()).then(|| by_size(size, &of_size))
     });
     let whole = by_size("", &all);
-    let near_of_long = near(&long);
+    let of_long = by_size("", &long);
+    let long_means_secs = [of_long.recorded_secs.mean, of_long.simulated_secs.mean];
     Calibration {
         scheduler: scheduler.name().to_owned(),
         is_partial,
         jobs: whole.jobs,
         never_started: compared().filter(|job| cluster.status(*job).began.is_none()).count() as u64,
-        without_start: jobs().filter(|job| recorded(*job).is_none()).count() as u64,
+        without_start: jobs().filter(|job| !has_start(*job)).count() as u64,
+        start_before_submit: jobs()
+            .filter(|job| has_start(*job) && recorded(*job).is_none())
+            .count() as u64,
         refused: jobs().filter(|job| recorded(*job).is_some() && is_refused(*job)).count() as u64,
         not_replayed,
-        verdict: verdict(long.len(), near_of_long, whole.recorded_secs, whole.simulated_secs),
+        verdict: if is_partial {
+            CalibrationVerdict::Interrupted
+        } else {
+            verdict(long.len(), of_long.near, long_means_secs)
+        },
         recorded_secs: whole.recorded_secs,
         simulated_secs: whole.simulated_secs,
         median_error_secs: whole.median_error_secs,
         near: whole.near,
         long_waits: long.len() as u64,
-        near_of_long,
+        near_of_long: of_long.near,
+        long_recorded_secs: long_means_secs[0],
+        long_simulated_secs: long_means_secs[1],
         sizes: sizes.collect(),
     }
 }
@@ -109,17 +126,9 @@ fn near(pairs: &[WaitPair]) -> f64 {
     near as f64 / pairs.len().max(1) as f64
 }
 
-fn verdict(
-    long: usize,
-    near_of_long: f64,
-    recorded: Spread,
-    simulated: Spread,
-) -> CalibrationVerdict {
-    let factor = if recorded.mean > simulated.mean {
-        recorded.mean / simulated.mean
-    } else {
-        simulated.mean / recorded.mean
-    };
+/// Judges the long waits: their number, the share that is near, and the recorded and simulated mean.
+fn verdict(long: usize, near_of_long: f64, [recorded, simulated]: [f64; 2]) -> CalibrationVerdict {
+    let factor = if recorded > simulated { recorded / simulated } else { simulated / recorded };
     let holds = |(least, most): (f64, f64)| near_of_long >= least && factor <= most;
     if long < FEWEST_LONG {
         CalibrationVerdict::TooFew
@@ -148,16 +157,17 @@ mod tests {
             (1_800, 3_601, false, true),
         ] {
             let [recorded, simulated] = [recorded, simulated].map(Span::from_secs);
-            let pair = WaitPair { recorded, simulated };
+            let pair = WaitPair { recorded, simulated, has_started: true };
             assert_eq!((pair.is_near(), pair.is_long()), (is_near, is_long), "{pair:?}");
+            let pair = WaitPair { has_started: false, ..pair };
+            assert_eq!((pair.is_near(), pair.is_long()), (false, true), "{pair:?}");
         }
     }
 
     #[test]
     fn a_verdict_needs_many_long_waits_that_are_near_and_like_means() {
         let check = |long, near, recorded: f64, simulated: f64, expected| {
-            let mean = |mean| Spread { mean, ..Spread::default() };
-            assert_eq!(verdict(long, near, mean(recorded), mean(simulated)), expected);
+            assert_eq!(verdict(long, near, [recorded, simulated]), expected);
         };
         check(29, 1.0, 100.0, 100.0, CalibrationVerdict::TooFew);
         check(30, 0.8, 100.0, 80.0, CalibrationVerdict::Close);

@@ -52,11 +52,19 @@ pub struct FleetJob {
     pub priority: i32,
     /// Fewest nodes that could host it in the idle cluster.
     pub fewest_nodes: u32,
-    /// Time from submission to start that the trace recorded; `None` if it did not.
-    pub recorded_wait: Option<Span>,
+    /// Start that the trace recorded; `None` if it did not.
+    pub recorded_start: Option<Time>,
 }
 
 impl FleetJob {
+    /// Returns the time from submission to start that the trace recorded; `None` if it did not, or
+    /// if that start is before the submission.
+    #[must_use]
+    pub fn recorded_wait(&self) -> Option<Span> {
+        let start = self.recorded_start.filter(|start| *start >= self.submit)?;
+        Some(start.since(self.submit))
+    }
+
     /// Returns its size in thousandths of requested GPUs, or of CPUs where the cluster has no GPU.
     #[must_use]
     pub fn width_milli(&self, has_gpus: bool) -> u64 {
@@ -70,7 +78,7 @@ impl FleetJob {
 pub struct FleetLoad {
     /// Jobs that can run; runs share them.
     pub jobs: Arc<Vec<FleetJob>>,
-    /// Jobs that never ran in the trace.
+    /// Jobs whose runtime the trace does not have: they never ran, or still run at its end.
     pub never_ran: u64,
     /// Jobs that exceed the idle cluster.
     pub too_large: u64,
@@ -192,13 +200,21 @@ impl<'s> Loading<'s> {
             queue: queue.unwrap_or(&self.site.tree.default_queue).clone(),
             priority: job.priority,
             fewest_nodes,
-            recorded_wait: job.started.map(|start| start.since(job.submit)),
+            recorded_start: job.started,
         });
     }
 
     /// Returns whether the idle cluster can host the job.
     pub(super) fn can_host(&mut self, job: &TraceJob) -> bool {
         self.shape(job).is_some()
+    }
+
+    /// Returns the GPUs of a job × its runtime, or its CPUs × runtime where the site has no GPU, in
+    /// thousandths × milliseconds; 0 without a runtime.
+    pub(super) fn gpu_time(&self, job: &TraceJob) -> u128 {
+        let milli = if self.site.has_gpus() { job.task.gpu.milli().0 } else { job.task.cpus.0 };
+        let millis = job.runtime.unwrap_or_default().0;
+        u128::from(job.tasks) * u128::from(milli) * u128::from(millis)
     }
 
     /// Returns the number of tasks of a job and their shape; `None` if it does not fit.

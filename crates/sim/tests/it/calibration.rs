@@ -1,8 +1,8 @@
 //! Recorded beside simulated waits, on a load whose waits are worked out by hand.
 
-use muster_model::Span;
 use muster_model::simulation::{Calibration, CalibrationVerdict};
-use muster_sim::fleet::{FleetJob, SchedulerKind, calibration};
+use muster_model::{Span, Time};
+use muster_sim::fleet::{Failures, Fleet, FleetJob, SchedulerKind, StopCosts, calibration};
 
 use crate::fleet::{gang, played, site};
 
@@ -12,15 +12,19 @@ const SECS: u64 = 900;
 /// Returns the calibration of 40 jobs that arrive together, each holding all eight GPUs for a
 /// quarter of an hour: job n waits n quarters.
 fn queued(recorded_secs: impl Fn(u64) -> Option<u64>) -> Calibration {
+    calibration(SchedulerKind::Muster, queue(recorded_secs).cluster(), 3, false)
+}
+
+/// Returns the run of these jobs.
+fn queue(recorded_secs: impl Fn(u64) -> Option<u64>) -> Fleet {
     let job = |at: u64| FleetJob {
-        recorded_wait: recorded_secs(at).map(Span::from_secs),
+        recorded_start: recorded_secs(at).map(|secs| Time(0) + Span::from_secs(secs)),
         user: "ann".into(),
         ..gang(&format!("j{at}"), 0, 8, SECS)
     };
     let site = site(1, 8);
     let jobs: Vec<FleetJob> = (0..40).map(job).collect();
-    let fleet = played(&site, SchedulerKind::Muster.begin(&site, 1).unwrap(), &jobs);
-    calibration(SchedulerKind::Muster, fleet.cluster(), 3, false)
+    played(&site, SchedulerKind::Muster.begin(&site, 1).unwrap(), &jobs)
 }
 
 fn near(found: f64, expected: f64) {
@@ -50,4 +54,53 @@ fn waits_like_the_recorded_ones_are_close_and_others_are_not() {
     // 4. Few recorded starts say nothing.
     let few = queued(|at| (at < 20).then_some(at * SECS));
     assert_eq!((few.jobs, few.without_start, few.verdict), (20, 20, CalibrationVerdict::TooFew));
+}
+
+#[test]
+fn the_verdict_is_over_the_long_waits_and_needs_a_whole_run() {
+    let same = queue(|at| Some(at * SECS));
+    let judged = |is_partial| calibration(SchedulerKind::Muster, same.cluster(), 0, is_partial);
+    // Job 0 does not wait: the mean of the others is that of 1 to 39 quarters.
+    near(judged(false).long_simulated_secs, 20.0 * SECS as f64);
+    near(judged(false).long_recorded_secs, 20.0 * SECS as f64);
+    assert_eq!(judged(true).verdict, CalibrationVerdict::Interrupted);
+    assert_eq!(judged(true).near_of_long, 1.0);
+}
+
+#[test]
+fn jobs_that_never_start_are_not_near() {
+    let site = site(1, 8);
+    let job = |at: u64| FleetJob {
+        recorded_start: Some(Time(0)),
+        user: "ann".into(),
+        ..gang(&format!("j{at}"), 0, 8, SECS)
+    };
+    let jobs: Vec<FleetJob> = (0..40).map(job).collect();
+    let mut fleet = Fleet::new(
+        &site,
+        SchedulerKind::Muster.begin(&site, 1).unwrap(),
+        jobs,
+        StopCosts::default(),
+        Failures::default(),
+    );
+    // The run ends after the first step: one job runs, and 39 have waited for no time.
+    fleet.step().unwrap();
+    let found = calibration(SchedulerKind::Muster, fleet.cluster(), 0, false);
+    assert_eq!((found.jobs, found.never_started, found.long_waits), (40, 39, 39));
+    near(found.near, 1.0 / 40.0);
+    assert_eq!((found.near_of_long, found.verdict), (0.0, CalibrationVerdict::Poor));
+}
+
+#[test]
+fn a_start_before_the_submission_is_counted_and_not_compared() {
+    let site = site(1, 8);
+    let job = |at: u64| FleetJob {
+        recorded_start: Some(Time(0) + Span::from_secs(1000 * (at % 2))),
+        ..gang(&format!("j{at}"), 500, 1, SECS)
+    };
+    let jobs: Vec<FleetJob> = (0..4).map(job).collect();
+    let fleet = played(&site, SchedulerKind::Muster.begin(&site, 1).unwrap(), &jobs);
+    let found = calibration(SchedulerKind::Muster, fleet.cluster(), 0, false);
+    assert_eq!((found.jobs, found.start_before_submit, found.without_start), (2, 2, 0));
+    near(found.recorded_secs.mean, 500.0);
 }

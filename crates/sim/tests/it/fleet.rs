@@ -42,7 +42,7 @@ pub(crate) fn gang(id: &str, submit_secs: u64, tasks: u32, runtime_secs: u64) ->
         queue: "default".into(),
         priority: 0,
         fewest_nodes: 1,
-        recorded_wait: None,
+        recorded_start: None,
     }
 }
 

@@ -49,7 +49,7 @@ fn jobs(text: &str) -> Vec<FleetJob> {
             queue: words[5].into(),
             priority: words[6].parse().unwrap(),
             fewest_nodes: 1,
-            recorded_wait: None,
+            recorded_start: None,
         }
     };
     text.trim().lines().enumerate().map(job).collect()

@@ -59,6 +59,9 @@ fn only_jobs_that_every_variant_can_host_are_replayed() {
     };
     // The first cannot host `many` and `huge`, the second `wide` and `huge`.
     assert_eq!(found.iter().map(counts).collect::<Vec<_>>(), [(1, 2, 1, 3), (1, 2, 1, 3)]);
+    // By GPU time the first leaves out 8 of 8 + 4 + 1, the second 16 of 16 + 4 + 1.
+    let shares: Vec<f64> = found.iter().map(|shared| shared.left_out_share).collect();
+    assert_eq!(shares, [8.0 / 13.0, 16.0 / 21.0]);
     // Alone, a variant keeps all that it can host.
     let alone = loads(&sites[..1], &jobs);
     assert_eq!((ids(&alone[0]).len(), counts(&alone[0])), (3, (1, 2, 0, 2)));
@@ -85,21 +88,43 @@ fn a_difference_is_this_variant_beside_the_first() {
         size: 8.0,
         too_large: 0,
         left_out: 0,
+        left_out_share: 0.0,
         strangers: 0,
         capacity_hours,
     };
     let variants = [variant(0, 1.0), variant(1, 2.0)];
-    let mut runs = [run(0), run(1)];
+    let mut runs = [vec![run(0)], vec![run(1)]];
     let [found] = &differences(&variants, &runs)[..] else { panic!("one difference") };
     assert_eq!(
         (found.scheduler.as_str(), found.variant.as_str(), found.first.as_str()),
         ("muster", "v1", "v0")
     );
-    let change = |first, here| FigureChange { first, here, may_be_chance: false };
+    let change = |first, here| FigureChange { first, here, margin: None, may_be_chance: false };
     assert_eq!(found.turnaround_secs, change(150.0, 100.0));
     assert_eq!(found.waited_secs, change(50.0, 0.0));
     assert_eq!(found.capacity_hours, change(1.0, 2.0));
+    // Means over seeds that differ more from each other than the variants do: seed by seed the
+    // second waits 10 s less, always, or by chance.
+    let of_seeds = |runs: &[Vec<FleetFigures>; 2], waits: [[f64; 3]; 2]| {
+        let of = |at: usize| {
+            let run = |wait: f64| {
+                let mut run = runs[at][0].clone();
+                run.waited_secs.mean = wait;
+                run
+            };
+            waits[at].map(run).to_vec()
+        };
+        differences(&variants, &[of(0), of(1)])[0].waited_secs
+    };
+    let always = of_seeds(&runs, [[100.0, 500.0, 900.0], [90.0, 490.0, 890.0]]);
+    let expected =
+        FigureChange { first: 500.0, here: 490.0, margin: Some(0.0), may_be_chance: false };
+    assert_eq!(always, expected);
+    let perhaps = of_seeds(&runs, [[100.0, 500.0, 900.0], [120.0, 460.0, 890.0]]);
+    // Differences of 20, -40 and -10: their standard deviation is 30.
+    let margin = 4.303 * 30.0 / 3f64.sqrt();
+    assert!(perhaps.may_be_chance && (perhaps.margin.unwrap() - margin).abs() < 1e-9);
     // An interrupted run has no difference.
-    runs[1].is_partial = true;
+    runs[1][0].is_partial = true;
     assert!(differences(&variants, &runs).is_empty() && differences(&[], &runs).is_empty());
 }

@@ -328,7 +328,7 @@ fn check_jobs(load: &FleetLoad) -> Result<(), Failure> {
         return Ok(());
     }
     let hint = format!(
-        "{} never ran on the original system, {} would not fit on the idle cluster",
+        "{} without a known runtime, {} that would not fit on the idle cluster",
         count(load.never_ran, "job"),
         count(load.too_large, "job")
     );

@@ -259,7 +259,7 @@ pub fn warn_of_bad_rows(app: &App, bad: &[RowError], bad_count: u64) {
 fn no_jobs(load: &FlatLoad, procs: u32) -> Failure {
     let FlatLoad { never_ran, too_wide, .. } = load;
     Failure::usage("no job of the trace can run").hint(format!(
-        "{never_ran} never ran on the original system, {too_wide} need more than {procs} processors"
+        "{never_ran} have no known runtime, {too_wide} need more than {procs} processors"
     ))
 }
 

@@ -21,13 +21,15 @@ use crate::trace_file;
 const STRIDE: usize = 64;
 
 /// Options that apply to other kinds of simulation only.
-const OTHER_OPTIONS: [&str; 17] = [
+const OTHER_OPTIONS: [&str; 19] = [
     "procs",
     "estimates",
     "load",
     "schedule_out",
     "queues",
     "add_nodes",
+    "slurm_conf",
+    "exec_timeout",
     "calibrate",
     "seeds",
     "node_mtbf",

@@ -33,7 +33,7 @@ impl SimulationProgress {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Stops the runs.
+    /// Stops all runs at their next step, as Ctrl-C does.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }

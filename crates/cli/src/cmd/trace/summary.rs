@@ -12,7 +12,7 @@ use crate::trace_file;
 const EXAMPLES: &str = "\
 Examples:
   muster trace summary KTH-SP2.swf.gz
-  sacct -a -X -P -S 2026-01-01 -o JobID,User,Partition,State,Submit,Start,Elapsed,Timelimit,NNodes,ReqTRES,AllocTRES > jobs.txt
+  sacct -a -X -D -P -S 2026-01-01 -o JobID,User,Partition,State,Submit,Start,Elapsed,Timelimit,NNodes,ReqTRES,AllocTRES > jobs.txt
   muster trace summary jobs.txt
   kubectl get pods -A -o json | muster trace summary - --json";
 

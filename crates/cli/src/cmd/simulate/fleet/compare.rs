@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use muster_model::payload::shell_word;
 use muster_model::simulation::{
     Calibration, FleetComparison, FleetFigures, FleetUnit, Gantt, SiteVariant,
@@ -32,9 +32,24 @@ struct FleetRun {
 
 /// Result of a run.
 struct FleetRunResult {
+    /// Name of the scheduler.
+    scheduler: String,
+    /// Name of the variant; empty if there is only one.
+    variant: String,
     finished: Finished,
     gantt: Option<Gantt>,
     calibration: Option<Calibration>,
+}
+
+impl FleetRunResult {
+    /// Returns the figures, with the names of scheduler and variant.
+    fn figures(&self) -> FleetFigures {
+        FleetFigures {
+            scheduler: self.scheduler.clone(),
+            variant: self.variant.clone(),
+            ..self.finished.figures().clone()
+        }
+    }
 }
 
 /// Runs every scheduler on every variant with every seed and compares them; returns the exit code.
@@ -54,40 +69,40 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
                 variant,
                 seed: *seed,
                 is_drawn: at == 0 && fleet.report_out.is_some(),
-                calibrates: at == 0 && variant == 0 && fleet.calibrate,
+                calibrates: at == 0 && fleet.calibrate,
             };
             tasks.extend(seeds.iter().enumerate().map(of_seed));
         }
     }
-    let names: Vec<String> =
-        given.schedulers.iter().map(|scheduler| scheduler.name.clone()).collect();
     let total = comparison.jobs * tasks.len() as u64;
     let events_out = fleet.events_out.clone();
     let runs = move |watch: &SimulationProgress| {
-        watch::on_all_cores(&tasks, |task| run_one(watch, &given, *task, events_out.as_deref()))
+        watch::on_all_cores(&tasks, |task| {
+            let result = run_one(watch, &given, *task, events_out.as_deref());
+            // The others stop, and show how far they came.
+            result.inspect_err(|_| watch.stop())
+        })
     };
-    let mut played: Vec<FleetRunResult> =
-        watch::with_progress(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
+    let played = watch::with_progress(app, total, runs).await?;
 
     // 2. Compare and print the results.
-    to_common_horizon(played.iter_mut().map(|run| &mut run.finished));
-    let of_planes = played.chunks(seeds.len());
-    // The runs of a scheduler are together, those of each variant.
-    let of_each = names.iter().flat_map(|name| std::iter::repeat_n(name, views.len()));
-    let runs = of_planes.zip(of_each).map(|(runs, name)| FleetFigures {
-        scheduler: name.clone(),
-        ..over_seeds(&runs.iter().map(|run| run.finished.figures().clone()).collect::<Vec<_>>())
-    });
-    let calibration = played.iter().filter_map(|run| run.calibration.clone()).collect();
-    let comparison = FleetComparison { runs: runs.collect(), calibration, ..comparison };
-    let comparison = if views.len() > 1 {
-        let finished = played.iter().map(|run| run.finished.figures());
-        with_variants(comparison, views, common_horizon_secs(finished))
-    } else {
-        comparison
-    };
+    let (mut played, failed) = by_seed(played, seeds.len());
+    if played.is_empty()
+        && let Some(error) = failed
+    {
+        return Err(error);
+    }
+    to_common_horizon(played.iter_mut().flatten().map(|run| &mut run.finished));
+    let runs: Vec<Vec<FleetFigures>> =
+        played.iter().map(|seeds| seeds.iter().map(FleetRunResult::figures).collect()).collect();
+    let calibration = played.iter().flatten().filter_map(|run| run.calibration.clone()).collect();
+    let means = runs.iter().map(|seeds| over_seeds(seeds)).collect();
+    let comparison = FleetComparison { runs: means, calibration, ..comparison };
+    let comparison =
+        if views.len() > 1 { with_variants(comparison, views, &runs) } else { comparison };
     if let Some(path) = &fleet.report_out {
-        let mut gantts: Vec<Gantt> = played.into_iter().filter_map(|run| run.gantt).collect();
+        let mut gantts: Vec<Gantt> =
+            played.into_iter().flatten().filter_map(|run| run.gantt).collect();
         for (gantt, run) in gantts.iter_mut().zip(&comparison.runs) {
             gantt.scheduler = muster_report::fleet::label(run);
         }
@@ -99,7 +114,29 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
     } else {
         app.ui.data(&muster_report::fleet::comparison(&comparison, app.ui.context()))?
     }
+    if let Some(error) = failed {
+        return Err(error);
+    }
     Ok(if comparison.runs.iter().any(|run| run.is_partial) { INTERRUPTED } else { 0 })
+}
+
+/// Groups the runs by scheduler and variant, of each one for every seed. Returns the groups in which
+/// no run failed, and the first error.
+fn by_seed(
+    played: Vec<Result<FleetRunResult>>,
+    seeds: usize,
+) -> (Vec<Vec<FleetRunResult>>, Option<Error>) {
+    let mut whole = Vec::new();
+    let mut failed = None;
+    let mut played = played.into_iter().peekable();
+    while played.peek().is_some() {
+        let group: Vec<Result<FleetRunResult>> = played.by_ref().take(seeds).collect();
+        match group.into_iter().collect() {
+            Ok(group) => whole.push(group),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    (whole, failed)
 }
 
 /// Describes the load and the site; for several variants, the site is the first.
@@ -137,19 +174,17 @@ fn common_horizon_secs<'f>(runs: impl Iterator<Item = &'f FleetFigures>) -> f64 
     runs.filter(|run| !run.is_partial).map(|run| run.horizon_secs).fold(0.0, f64::max)
 }
 
-/// Names the variant of each run, and adds the differences.
+/// Adds the variants and their differences, from the runs by scheduler and variant, and by seed.
 fn with_variants(
     mut comparison: FleetComparison,
     mut variants: Vec<SiteVariant>,
-    horizon_secs: f64,
+    runs: &[Vec<FleetFigures>],
 ) -> FleetComparison {
+    let horizon_secs = common_horizon_secs(runs.iter().flatten());
     for variant in &mut variants {
         variant.capacity_hours = variant.size * horizon_secs / 3600.0;
     }
-    for (run, variant) in comparison.runs.iter_mut().zip(variants.iter().cycle()) {
-        run.variant.clone_from(&variant.name);
-    }
-    comparison.differences = differences(&variants, &comparison.runs);
+    comparison.differences = differences(&variants, runs);
     comparison.variants = variants;
     comparison
 }
@@ -178,8 +213,14 @@ fn run_one(
         scheduler: scheduler.name.clone(),
         ..calibration(scheduler.kind, fleet.cluster(), given.not_replayed, !is_over)
     });
-    let finished = Finished::of(scheduler.kind, fleet, !is_over);
-    Ok(FleetRunResult { finished, gantt, calibration })
+    let is_one = given.variants.len() == 1;
+    Ok(FleetRunResult {
+        scheduler: scheduler.name.clone(),
+        variant: if is_one { String::new() } else { variant.view.name.clone() },
+        finished: Finished::of(scheduler.kind, fleet, !is_over),
+        gantt,
+        calibration,
+    })
 }
 
 /// Returns this command line, quoted for a shell.

@@ -84,7 +84,8 @@ pub struct FleetArgs {
     #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "at")]
     report_out: Option<PathBuf>,
     /// First compare the simulated times from submission to start with those that the trace records,
-    /// overall and by size of job, and judge the difference
+    /// overall and by size of job, and judge the difference. For a single cluster and queue file:
+    /// the site as it was
     #[arg(long, requires = "cluster", conflicts_with_all = ["at", "load"])]
     calibrate: bool,
     /// Write events, one `FleetEvent` in JSON per line. For a single scheduler, seed and variant
@@ -196,12 +197,17 @@ fn setup(
     let FleetArgs { queues, add_nodes, .. } = &args.fleet;
     let Variants { mut all, bad } =
         variants::read(app, &args.cluster, queues, add_nodes, args.strict)?;
+    if args.fleet.calibrate && all.len() > 1 {
+        return Err(Failure::usage("`--calibrate` takes one cluster and one queue file")
+            .hint("run it on the site as it was, alone; then compare the variants without it")
+            .into());
+    }
     let slurm = slurm_settings(app, args.fleet.slurm_conf.as_deref())?;
     let (read, unhosted, not_replayed) = read_load(args, &mut all)?;
     if all[0].load.jobs.is_empty() {
-        return Err(no_jobs(&all[0].load, unhosted).into());
+        return Err(no_jobs(&all, unhosted).into());
     }
-    if args.fleet.calibrate && all[0].load.jobs.iter().all(|job| job.recorded_wait.is_none()) {
+    if args.fleet.calibrate && all[0].load.jobs.iter().all(|job| job.recorded_start.is_none()) {
         return Err(no_starts(&args.trace, read.format).into());
     }
     warn_of_bad_rows(app, &read.bad, read.bad_count);
@@ -256,7 +262,8 @@ fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(St
         not_replayed = shared.not_replayed;
         variant.load = shared.load.at(args.load);
         variant.view.too_large = variant.load.too_large;
-        variant.view.left_out = shared.left_out;
+        (variant.view.left_out, variant.view.left_out_share) =
+            (shared.left_out, shared.left_out_share);
         // Without a queue file, queues of the trace cannot be unknown.
         variant.view.strangers =
             if args.fleet.queues.is_empty() { 0 } else { variant.load.strangers };
@@ -275,10 +282,18 @@ fn slurm_settings(app: &App, path: Option<&Path>) -> Result<SlurmSettings> {
     Ok(settings)
 }
 
-fn no_jobs(load: &FleetLoad, too_large: u64) -> Failure {
-    let FleetLoad { never_ran, .. } = load;
+fn no_jobs(all: &[VariantSetup], too_large: u64) -> Failure {
+    let FleetLoad { never_ran, .. } = &all[0].load;
+    if all.iter().any(|variant| variant.view.left_out > 0) {
+        let hosted = all.iter().map(|variant| {
+            format!("{} of {too_large} fit `{}`", variant.view.left_out, variant.view.name)
+        });
+        let hosted = hosted.collect::<Vec<_>>().join(", ");
+        return Failure::usage("no job fits every variant")
+            .hint(format!("{hosted}; compare clusters that can host the same jobs"));
+    }
     let counted = format!(
-        "{} never ran on the original system, {} would not fit on the idle cluster",
+        "{} without a known runtime, {} that would not fit on the idle cluster",
         count(*never_ran, "job"),
         count(too_large, "job")
     );

@@ -188,6 +188,7 @@ fn view(
         size: site.size_milli() as f64 / 1000.0,
         too_large: 0,
         left_out: 0,
+        left_out_share: 0.0,
         strangers: 0,
         capacity_hours: 0.0,
     }
