@@ -32,8 +32,8 @@ pub struct QueueTree {
     /// that becomes free is reserved for it. `None` turns head reservations off.
     #[serde(default = "QueueTree::default_patience")]
     pub patience: Option<Span>,
-    /// Time that a job waits for lent quota before it may preempt a borrower that would lose more
-    /// work than this, for each GPU that the job takes from it.
+    /// Time for which a job waits for lent quota before it may preempt a borrower that has more
+    /// unsaved work than this for each GPU that the job takes.
     #[serde(default = "QueueTree::default_reclaim_after")]
     pub reclaim_after: Span,
     /// Time limit of a job that sets none, where its queues set none either; `None` means no time

@@ -1,19 +1,13 @@
-//! How well jobs are scheduled on the mixes of two labs and on Philly: `cargo bench -p muster-sim --bench mixes --
+//! Comparison of schedulers on generated mixes of two labs and on Philly: `cargo bench -p muster-sim --bench mixes --
 //! [MIX…] [--seeds N]`. For each scheduler: turnaround, waiting, and what was lost and stranded, in means over
 //! generated traces of several seeds. Philly is replayed once, if the public trace exists.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "a bench reads files and the clock"
-)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads files")]
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+mod public;
+
 use std::process::ExitCode;
 
-use flate2::read::MultiGzDecoder;
 use muster_model::QueueTree;
 use muster_model::simulation::FleetFigures;
 use muster_sim::flat::Estimates;
@@ -22,7 +16,7 @@ use muster_sim::fleet::{
 };
 use muster_sim::trace::generate;
 use muster_spec::recipe::parse_recipe;
-use muster_spec::{TraceFormat, TraceJob, TraceReader, parse_cluster, parse_queues};
+use muster_spec::{TraceFormat, TraceJob, parse_cluster, parse_queues};
 
 const SCHEDULERS: [&str; 6] = ["muster", "kueue-tas", "kai", "slurm", "kube-gang", "kueue"];
 const LAB_CLUSTER: &str =
@@ -82,7 +76,13 @@ fn main() -> ExitCode {
             names.push(arg);
         }
     }
-    for mix in mixes(seeds) {
+    let mixes = mixes(seeds);
+    if let Some(name) = names.iter().find(|name| mixes.iter().all(|mix| mix.name != **name)) {
+        let known: Vec<&str> = mixes.iter().map(|mix| mix.name).collect();
+        eprintln!("error: there is no mix `{name}`; the mixes are {}", known.join(", "));
+        return ExitCode::FAILURE;
+    }
+    for mix in mixes {
         if names.is_empty() || names.iter().any(|name| name == mix.name) {
             show(&mix);
         }
@@ -102,6 +102,7 @@ fn mixes(seeds: u64) -> Vec<Mix> {
         });
         FleetSite { nodes: cluster.nodes, levels: cluster.levels, tree }
     };
+    let philly = public::jobs("philly/philly.csv.gz", TraceFormat::Philly).into_iter().collect();
     let mix = |name, what, site, traces, as_tasks| Mix { name, what, site, traces, as_tasks };
     vec![
         mix("lab", "128 GPUs, one queue", site(LAB_CLUSTER, None), generated(LAB), true),
@@ -113,7 +114,7 @@ fn mixes(seeds: u64) -> Vec<Mix> {
             generated(TEAMS),
             true,
         ),
-        mix("philly", "640 GPUs, one queue", site(PHILLY_CLUSTER, None), philly(), false),
+        mix("philly", "640 GPUs, one queue", site(PHILLY_CLUSTER, None), philly, false),
     ]
 }
 
@@ -154,24 +155,4 @@ fn figures(mix: &Mix, trace: &[TraceJob], scheduler: &str) -> FleetFigures {
         Fleet::new(&mix.site, instance, jobs, StopCosts::default(), Failures::default());
     while fleet.step().expect("every plan passes its check") {}
     Finished::of(kind, fleet, false).figures().clone()
-}
-
-/// Returns the jobs of Philly, below the public traces: beside the repository, or where `MUSTER_TRACES` says.
-fn philly() -> Vec<Vec<TraceJob>> {
-    let beside = || {
-        let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
-        above.map(|above| above.join("shared/traces"))
-    };
-    let dir = std::env::var_os("MUSTER_TRACES").map(PathBuf::from).or_else(beside);
-    let file = dir.and_then(|dir| File::open(dir.join("philly/philly.csv.gz")).ok());
-    let Some(file) = file else { return Vec::new() };
-    let mut text = String::new();
-    MultiGzDecoder::new(file).read_to_string(&mut text).expect("the trace is text");
-    let mut reader = TraceReader::new(TraceFormat::Philly);
-    let mut jobs = Vec::new();
-    for line in text.lines() {
-        let read = reader.read(line, &mut |job| jobs.extend(job.ok()));
-        read.expect("the trace is readable");
-    }
-    vec![jobs]
 }

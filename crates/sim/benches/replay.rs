@@ -8,19 +8,17 @@
     reason = "a bench reads files and the clock"
 )]
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+mod public;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
-use flate2::read::MultiGzDecoder;
 use muster_model::QueueTree;
 use muster_sim::flat::{Estimates, FlatJob, FlatLoad, FlatRun, FlatScheduler};
 use muster_sim::fleet::{Failures, Fleet, FleetLoad, FleetSite, SchedulerKind, StopCosts};
 use muster_sim::trace::generate;
 use muster_spec::recipe::parse_recipe;
-use muster_spec::{TraceFormat, TraceJob, TraceReader, parse_cluster};
+use muster_spec::{TraceFormat, TraceJob, parse_cluster};
 use nix::time::{ClockId, clock_gettime};
 
 /// Processors of KTH's SP2, and the path of its trace below the public traces.
@@ -119,7 +117,7 @@ fn usage(message: &str) -> ExitCode {
 
 fn flat(scheduler: FlatScheduler) -> Option<(usize, Duration)> {
     let (procs, file) = KTH;
-    let load = FlatLoad::of(&swf(file)?, procs, Estimates::Requested);
+    let load = FlatLoad::of(&public::jobs(file, TraceFormat::Swf)?, procs, Estimates::Requested);
     let jobs: &[FlatJob] = &load.jobs;
     let began = own_time();
     let Ok(FlatRun::Engine(mut fleet)) = scheduler.begin(procs, jobs) else {
@@ -147,26 +145,6 @@ fn fleet(jobs: u64) -> (usize, Duration) {
 
 fn replay(fleet: &mut Fleet) {
     while fleet.step().expect("every plan passes its check") {}
-}
-
-/// Returns the jobs of a compressed SWF below the public traces: beside the repository, or where
-/// `MUSTER_TRACES` says.
-fn swf(file: &str) -> Option<Vec<TraceJob>> {
-    let beside = || {
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .ancestors()
-            .nth(3)
-            .map(|above| above.join("shared/traces"))
-    };
-    let dir = std::env::var_os("MUSTER_TRACES").map(PathBuf::from).or_else(beside)?;
-    let mut text = String::new();
-    MultiGzDecoder::new(File::open(dir.join(file)).ok()?).read_to_string(&mut text).ok()?;
-    let mut reader = TraceReader::new(TraceFormat::Swf);
-    let mut jobs = Vec::new();
-    for line in text.lines() {
-        reader.read(line, &mut |job| jobs.extend(job.ok())).ok()?;
-    }
-    Some(jobs)
 }
 
 /// Returns the CPU time of this thread, so that other processes matter little.

@@ -71,7 +71,10 @@ fn clusters_and_queue_files_are_combined() {
     home.write("open.yaml", "queues:\n- name: default\n");
     home.write("tight.yaml", "queues:\n- name: default\n  quota: {a100: 4}\n  borrow: 0\n");
     let asked = "simulate --trace jobs.csv --cluster small.yaml --cluster big.yaml --queues open.yaml --queues tight.yaml --scheduler muster";
-    let shown: FleetComparison = home.words(&format!("{asked} --json")).ok().json();
+    let run = home.words(&format!("{asked} --json")).ok();
+    let idle = "small, tight: the quotas sum up to 4 of its 8 a100; under muster the queues leave the rest idle";
+    assert!(run.stderr.contains(idle) && !run.stderr.contains("open: the quotas"), "{run:?}");
+    let shown: FleetComparison = run.json();
     let names: Vec<&str> = shown.variants.iter().map(|variant| variant.name.as_str()).collect();
     assert_eq!(names, ["small, open", "small, tight", "big, open", "big, tight"]);
     // `wide` fits only the big one; it is replayed on none.

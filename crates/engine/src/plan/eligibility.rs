@@ -42,8 +42,8 @@ pub(super) struct PreemptionEligibility {
 struct FailedPreemption {
     /// Shortest duration for which it failed: it fails for longer ones, too.
     duration: Span,
-    /// Earliest waiting since which it failed: it fails for those that wait since later, too. The start of time if
-    /// waiting has no part in it.
+    /// Time since which that entry waits: preemption fails for entries that began to wait later, too. `Time(0)` if the
+    /// wait has no effect.
     waits_since: Time,
 }
 
@@ -54,7 +54,7 @@ impl FailedPreemption {
     }
 }
 
-/// Failed preemptions of a kind of which none implies another.
+/// Failed preemptions of one kind; none of them follows from another.
 #[derive(Clone, Debug, Default)]
 struct FailedPreemptions(SmallVec<[FailedPreemption; 1]>);
 

@@ -146,7 +146,7 @@ pub(super) fn find_eviction_plan(
     }
     let found = search.found.take();
     let tried = std::mem::take(&mut search.tried);
-    // Each was reclaimable when it was evicted, and is so if fewer of its queue are evicted before it.
+    // Each victim was reclaimable when it was evicted; it still is if others of its queue have been restored since.
     let in_order = search.order.iter().map(|at| &tried[*at]);
     let evicted = in_order.filter(|(_, is_evicted)| *is_evicted).map(|(victim, _)| victim.clone());
     let evicted: Vec<Victim> = evicted.collect();

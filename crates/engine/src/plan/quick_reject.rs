@@ -86,7 +86,7 @@ pub(super) fn quick_reject(
         && !may_preempt(pass, slot, rank)
         && (is_infeasible(pass, class, duration) || !is_strict && is_class_full(pass, class))
     {
-        // One of the same kind that has waited longer may preempt.
+        // An entry of the same kind that has waited longer may preempt.
         if !pass.eligibility.depends_on_wait(kind) {
             rejected.add(kind, duration);
         }

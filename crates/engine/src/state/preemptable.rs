@@ -45,9 +45,9 @@ impl PreemptableAttempt {
         self.gpus.iter().map(|(_, milli)| milli).sum()
     }
 
-    /// Returns the time until which quota is not reclaimed from it for an element that needs this many thousandths
-    /// of GPUs and waits since an instant: it would lose more than `reclaim_after` for each GPU that the element
-    /// takes from it.
+    /// Returns the time before which an element must not reclaim quota from this attempt; `None` if it may now. The
+    /// element must wait for `reclaim_after` if the attempt would lose more work than that for each GPU that the
+    /// element takes. It needs `needed_milli` thousandths of GPUs, and waits since `waits_since`.
     pub(crate) fn exempt_until(
         &self,
         now: Time,

@@ -73,10 +73,10 @@ pub fn calibration(
     let sizes = size_names().filter_map(|size| {
         let of_size = pairs.iter().filter(|(known, _)| *known == size).map(|(_, pair)| *pair);
         let of_size: Vec<WaitPair> = of_size.collect();
-        (!of_size.is_empty()).then(|| by_size(size, &of_size))
+        (!of_size.is_empty()).then(|| waits_of(size, &of_size))
     });
-    let whole = by_size("", &all);
-    let of_long = by_size("", &long);
+    let whole = waits_of("", &all);
+    let of_long = waits_of("", &long);
     let long_means_secs = [of_long.recorded_secs.mean, of_long.simulated_secs.mean];
     Calibration {
         scheduler: scheduler.name().to_owned(),
@@ -106,7 +106,7 @@ pub fn calibration(
     }
 }
 
-fn by_size(size: &str, pairs: &[WaitPair]) -> CalibratedSize {
+fn waits_of(size: &str, pairs: &[WaitPair]) -> CalibratedSize {
     let mut errors: Vec<f64> =
         pairs.iter().map(|pair| (secs(pair.simulated) - secs(pair.recorded)).abs()).collect();
     errors.sort_unstable_by(f64::total_cmp);

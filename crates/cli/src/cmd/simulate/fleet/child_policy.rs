@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use muster_model::Span;
 use muster_model::simulation::PolicyState;
 use muster_sim::peers::external::{Policy, PolicyError, PolicyReply, quoted};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// Most bytes of an answer: some hundred thousand starts.
 const MOST_BYTES: u64 = 16 << 20;
@@ -32,6 +32,8 @@ pub struct ChildPolicy {
     answers: Receiver<AnswerLine>,
     timeout: Duration,
     stop: Arc<AtomicBool>,
+    /// True once its exit status was read: from then on its number may be that of another process.
+    is_reaped: bool,
 }
 
 /// Line that the process wrote.
@@ -68,7 +70,8 @@ impl ChildPolicy {
         let (to_send, answers) = sync_channel(1);
         std::thread::spawn(move || read_answers(stdout, &to_send));
         let timeout = Duration::from_millis(timeout.0);
-        Ok(Self { command: command.to_owned(), child, states, answers, timeout, stop })
+        let command = command.to_owned();
+        Ok(Self { command, child, states, answers, timeout, stop, is_reaped: false })
     }
 
     /// Returns the next line, which must be the only one since the last state.
@@ -102,19 +105,41 @@ impl ChildPolicy {
 
     /// Says how the process ended, or that it only closed its output.
     fn ended(&mut self) -> PolicyError {
-        let command = &self.command;
         let deadline = Instant::now() + self.timeout;
-        PolicyError::Failed(loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => {
-                    break format!("`{command}` ended ({status}) without an answer");
-                }
-                Ok(None) if self.is_stopped() => return PolicyError::Interrupted,
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(EXIT_POLL),
-                Ok(None) => break format!("`{command}` closed its output without an answer"),
-                Err(error) => break format!("`{command}` ended without an answer: {error}"),
+        while !self.has_exited() {
+            if self.is_stopped() {
+                return PolicyError::Interrupted;
             }
+            if Instant::now() >= deadline {
+                let command = &self.command;
+                return PolicyError::Failed(format!(
+                    "`{command}` closed its output without an answer"
+                ));
+            }
+            std::thread::sleep(EXIT_POLL);
+        }
+        let status = self.end();
+        let command = &self.command;
+        PolicyError::Failed(match status {
+            Ok(status) => format!("`{command}` ended ({status}) without an answer"),
+            Err(error) => format!("`{command}` ended without an answer: {error}"),
         })
+    }
+
+    /// Returns whether the process has exited, without reading its status.
+    fn has_exited(&self) -> bool {
+        let id = WaitId::Pid(Pid::from_child(&self.child));
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // An error means that there is nothing to wait for.
+        !matches!(waitid(id, options), Ok(None))
+    }
+
+    /// Kills what is left of the process group, and returns the exit status of its leader.
+    fn end(&mut self) -> std::io::Result<ExitStatus> {
+        // While the status of the leader is not read, no other group can have its number.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        self.is_reaped = true;
+        self.child.wait()
     }
 
     /// Fails because of a second line.
@@ -190,8 +215,8 @@ impl Policy for ChildPolicy {
 
 impl Drop for ChildPolicy {
     fn drop(&mut self) {
-        // It may have ended already; then the group may still have processes that it started.
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        let _ = self.child.wait();
+        if !self.is_reaped {
+            let _ = self.end();
+        }
     }
 }

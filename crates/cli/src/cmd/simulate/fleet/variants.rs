@@ -1,6 +1,7 @@
 //! Variants of a site: each cluster file, as it is and with added nodes, under each queue file. The
 //! nodes are added, and the load is shared, in `muster-sim`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -119,7 +120,33 @@ pub fn read(
         bad.extend(input.bad);
     }
     check(&all)?;
+    for VariantSetup { view, site, .. } in &all {
+        for (model, owned, gpus) in beyond_quotas(site) {
+            app.ui.warning(&format!(
+                "{}: the quotas sum up to {owned} of its {gpus} {model}; under muster the queues leave the rest idle",
+                view.name
+            ));
+        }
+    }
     Ok(Variants { all, bad })
+}
+
+/// Returns the GPU models of which a site has more than its queues may hold together: the model, the sum of the
+/// quotas, and the number of GPUs. A queue at the top level without a quota of the model may use all.
+fn beyond_quotas(site: &FleetSite) -> Vec<(GpuModel, u64, u64)> {
+    let mut gpus: BTreeMap<&GpuModel, u64> = BTreeMap::new();
+    for device in site.nodes.iter().flat_map(|node| &node.devices) {
+        *gpus.entry(&device.model).or_default() += 1;
+    }
+    let owned = |model: &GpuModel| {
+        let quotas = site.tree.queues.iter().map(|queue| queue.quota.get(model).copied());
+        quotas.sum::<Option<u64>>()
+    };
+    let beyond = gpus.into_iter().filter_map(|(model, gpus)| {
+        let owned = owned(model).filter(|owned| *owned < gpus)?;
+        Some((model.clone(), owned, gpus))
+    });
+    beyond.collect()
 }
 
 /// Reads the queue files; without any, there is one queue without limits.
