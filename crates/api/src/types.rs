@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use muster_model::notice::NoticeView;
 use muster_model::sweep::Sweep;
 use muster_model::unit::{GpuMilli, Span, Time};
 use muster_model::view::{
-    AdvanceReservationView, DeviceBar, ElementRow, Explanation, GangView, GpuLoadView, JobState,
-    JobView, MetricView, MissingOutput, NodeView, QueueView, UsageRow, UsageView,
+    AdvanceReservationView, DaemonCounters, DeviceBar, ElementRow, Explanation, GangView,
+    GpuLoadView, IdleView, JobState, JobView, MetricView, MissingOutput, NodeView, QueueView,
+    UsageRow, UsageView,
 };
 use muster_model::{ElementId, JobId, NodeName, OutputFiles};
 use schemars::JsonSchema;
@@ -35,6 +37,9 @@ pub struct DaemonInfo {
     pub enforcement: Vec<String>,
     /// Warnings that a user should see (disk full, no GPU found).
     pub warnings: Vec<String>,
+    /// Work of the daemon since it started.
+    #[serde(default)]
+    pub counters: DaemonCounters,
 }
 
 /// Submission of the documents of a spec.
@@ -51,6 +56,9 @@ pub struct SubmitRequest {
     /// overrides every document of `source`.
     #[serde(default)]
     pub overrides: serde_json::Map<String, serde_json::Value>,
+    /// File of notices of the submitter, for documents of `source` that have no `notify`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify_file: Option<NamedText>,
     /// Environment variables of the submitter.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -64,6 +72,23 @@ pub struct SubmitRequest {
     /// True to report what would happen, without changing anything.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+impl SubmitRequest {
+    /// Returns text and name of the file of notices.
+    #[must_use]
+    pub fn notices(&self) -> Option<(&str, &str)> {
+        self.notify_file.as_ref().map(|file| (file.text.as_str(), file.name.as_str()))
+    }
+}
+
+/// Text of a file of the submitter.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct NamedText {
+    /// Name of the file in diagnostics.
+    pub name: String,
+    /// Text of the file.
+    pub text: String,
 }
 
 /// Response to a [`SubmitRequest`].
@@ -134,6 +159,12 @@ pub struct JobDetail {
     /// True if the job is a sweep, and the caller may see its parameters.
     #[serde(default)]
     pub is_sweep: bool,
+    /// Instant since which all GPUs of the job have been idle; absent unless it is half an hour ago.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_since: Option<Time>,
+    /// Notices about the job, oldest first; empty for other users.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NoticeView>,
     /// Resource limits of this job that are enforced, and those that are conventions; a sentence
     /// each.
     pub enforcement: Vec<String>,
@@ -369,6 +400,9 @@ pub struct GpuLoadList {
     pub now: Time,
     /// GPUs, by node and index.
     pub gpus: Vec<GpuLoadView>,
+    /// Elements of jobs whose GPUs have been idle for half an hour, by job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<IdleView>,
 }
 
 /// Usage in a period.

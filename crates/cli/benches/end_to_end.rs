@@ -141,6 +141,7 @@ impl Bench {
             source: String::new(),
             file: None,
             overrides: fields,
+            notify_file: None,
             env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
             workdir: self.home.path().display().to_string(),
             umask: 0o022,

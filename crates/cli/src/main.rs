@@ -7,6 +7,7 @@ mod act;
 mod app;
 mod args;
 mod cmd;
+mod config_files;
 mod connect;
 mod dashes;
 mod exit;
@@ -20,6 +21,8 @@ mod logging;
 mod logs;
 mod mistyped;
 mod named_file;
+mod notify_file;
+mod notify_process;
 mod on;
 mod output_files;
 mod past;
@@ -56,6 +59,9 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os();
     if words.nth(1).is_some_and(|verb| verb == "__supervise" || verb == "__exec") {
         return muster_backends::local::supervise::main(std::env::args_os());
+    }
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == notify_process::NOTIFY) {
+        return notify_process::main();
     }
     let ui = Ui::detect();
     let cli = match kubectl::parse() {

@@ -1,6 +1,5 @@
 //! The site file of `--on auto`: found by option, environment or place. It is read, never written.
 
-use std::env;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -8,16 +7,15 @@ use clap::Args;
 use muster_model::advice::SiteProfile;
 
 use crate::args::Global;
+use crate::config_files::{places, set};
 use crate::exit::Failure;
 use crate::on::On;
 use crate::source;
 
 /// Variable that names the site file.
 const VARIABLE: &str = "MUSTER_SITE";
-/// Site file of all users of a machine.
-const SHARED: &str = "/etc/muster/site.yaml";
-/// Site file of a user, below the folder for configuration.
-const OWN: &str = "muster/site.yaml";
+/// Name of the site file in a folder for configuration.
+const NAME: &str = "site.yaml";
 
 /// Option that names the site file.
 #[derive(Clone, Debug, Args)]
@@ -47,17 +45,17 @@ impl SiteFileArgs {
 
     /// Returns true if there is a site file at its usual place, or one that a variable names.
     pub fn is_there() -> bool {
-        set(VARIABLE).is_some() || usual().iter().any(|path| path.exists())
+        set(VARIABLE).is_some() || places(NAME).iter().any(|path| path.exists())
     }
 
     /// Reads the site file.
     pub fn read(&self) -> Result<SiteFile> {
         let named = self.site.clone().or_else(|| set(VARIABLE));
-        let path = named.or_else(|| usual().into_iter().find(|path| path.exists()));
+        let path = named.or_else(|| places(NAME).into_iter().find(|path| path.exists()));
         let path = path.ok_or_else(|| {
             Failure::usage("--on auto needs a site file, which says where each kind of job belongs")
                 .hint(format!(
-                    "--site or {VARIABLE} names it; else it is ~/.config/{OWN} or {SHARED}"
+                    "--site or {VARIABLE} names it; else it is ~/.config/muster/{NAME} or /etc/muster/{NAME}"
                 ))
                 .hint("its lines for this are such as `clusters: {batch: slurm, services: kubernetes}`; docs/site.md describes the others")
         })?;
@@ -66,16 +64,4 @@ impl SiteFileArgs {
         let profile = muster_spec::parse_site(&text.source, Some(&name)).map_err(Failure::from)?;
         Ok(SiteFile { name, profile })
     }
-}
-
-/// Returns the places of a site file that no one names, the user's own first.
-fn usual() -> Vec<PathBuf> {
-    let configuration = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
-    let configuration = configuration.or_else(|| set("HOME").map(|home| home.join(".config")));
-    let own = configuration.map(|folder| folder.join(OWN));
-    own.into_iter().chain([PathBuf::from(SHARED)]).collect()
-}
-
-fn set(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_model::ForeignProcess;
@@ -95,6 +96,11 @@ impl Peers for KernelPeers {
 
 fn account(uid: u32) -> Option<User> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten()
+}
+
+/// Returns the home folder of a user; `None` if there is no such account.
+pub(crate) fn home(uid: u32) -> Option<PathBuf> {
+    account(uid).map(|user| user.dir)
 }
 
 /// Returns the name under which a user's jobs are kept. Does not query the group database, which

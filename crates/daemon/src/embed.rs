@@ -1,6 +1,7 @@
 //! Embeddable daemon: store, backend and clock are given, and sockets are added one by one.
 //! [`crate::serve`] is built on it; tests replace parts of it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -9,6 +10,7 @@ use axum::Router;
 use muster_backends::driver::{Backend, Report};
 use muster_model::QueueTree;
 use muster_model::unit::{Span, Time};
+use muster_model::view::DaemonCounters;
 use muster_runtime::{Runtime, StoreError};
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -17,7 +19,8 @@ use crate::auth::{DaemonMode, Peers};
 use crate::clock::Clock;
 use crate::dispatch::{Dispatcher, Handle, Published, SiteFacts};
 use crate::listen;
-use crate::rest::{self, About, ApiState};
+use crate::notices::{self, IdleWatch, Look, NoticeSender};
+use crate::rest::{self, About, ApiState, GpuLoads};
 use crate::store::{HistoryReader, Retention, StateStore};
 
 /// Parts that a daemon is made of.
@@ -53,6 +56,8 @@ pub struct Parts<S> {
     pub default_time: Option<Span>,
     /// Retention times of ended jobs.
     pub retention: Retention,
+    /// Program with its arguments that sends one notice, which it gets on standard input; empty when none are sent.
+    pub notice_program: Vec<OsString>,
     /// Warnings that users should see.
     pub warnings: Vec<String>,
 }
@@ -88,6 +93,25 @@ impl Core {
             socket: parts.socket,
             started: parts.clock.now(),
         };
+        let loads = Arc::new(GpuLoads::default());
+        let idle = Arc::new(IdleWatch::default());
+        let look = Look {
+            reader: parts.reader.clone(),
+            handle: handle.clone(),
+            clock: parts.clock.clone(),
+            site: site_seen.clone(),
+            loads: Arc::clone(&loads),
+            idle: Arc::clone(&idle),
+        };
+        let sender = NoticeSender {
+            reader: parts.reader.clone(),
+            handle: handle.clone(),
+            clock: parts.clock.clone(),
+            revision: revision_seen.clone(),
+            host: about.host.clone(),
+            program: parts.notice_program,
+            as_user: parts.mode == DaemonMode::System,
+        };
         let app = ApiState {
             handle: handle.clone(),
             reader: parts.reader.clone(),
@@ -97,7 +121,8 @@ impl Core {
             backend: parts.backend.clone(),
             about: Arc::new(about),
             stop: stop.clone(),
-            loads: Arc::default(),
+            loads,
+            idle,
             snapshots: Arc::new(Semaphore::new(1)),
         };
         let mut dispatcher = Dispatcher {
@@ -117,10 +142,13 @@ impl Core {
             store_failure: None,
             violations: Vec::new(),
             warnings: parts.warnings,
+            counters: DaemonCounters::default(),
             pruned: Time(0),
             latest: Time(0),
         };
         dispatcher.boot(parts.queues)?;
+
+        notices::spawn(sender, look, &stop);
 
         // A thread of its own, since durable writes block it.
         let runtime = tokio::runtime::Handle::current();

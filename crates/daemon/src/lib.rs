@@ -13,6 +13,7 @@ mod dispatch;
 pub mod embed;
 pub mod failure;
 mod listen;
+mod notices;
 mod orders;
 pub mod paths;
 mod rest;

@@ -20,6 +20,7 @@ pub mod inventory;
 pub mod job;
 pub mod kubernetes;
 pub mod node;
+pub mod notice;
 pub mod outcome;
 pub mod output;
 pub mod payload;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Checkpoint;
+use crate::notice::NoticeRule;
 use crate::sweep::Sweep;
 use crate::unit::{Bytes, CpuMilli, Span};
 
@@ -36,6 +37,9 @@ pub struct Payload {
     /// Parameters of a sweep, whose points are the indices of the elements; `None` for other jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Box<Sweep>>,
+    /// Rules of the notices about the job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NoticeRule>,
 }
 
 impl fmt::Debug for Payload {

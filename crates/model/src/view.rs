@@ -1,6 +1,7 @@
 //! Views: the types of API version 1 and of `--json`. Fields may be added, never renamed or removed
 //! on the wire (ADR 0003). Views contain no secrets.
 
+mod counters;
 mod elements;
 mod explanation;
 mod gang;
@@ -10,6 +11,7 @@ mod usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use counters::DaemonCounters;
 pub use elements::{ElementRow, MetricView};
 pub use explanation::{
     Eta, EvictionView, Explanation, Holder, HolderEnd, JobChange, LevelRequest, LevelUse, MovedJob,
@@ -17,7 +19,7 @@ pub use explanation::{
     PatienceView, PlacedOn, PlacementView, PreemptedView, ReservedCapacity, UsedOutside,
 };
 pub use gang::{GangPods, GangSource, GangView};
-pub use load::{GpuLoad, GpuLoadView};
+pub use load::{GpuLoad, GpuLoadView, IdleView};
 pub use usage::{HeldGpus, HoldingEnd, UsageKey, UsageRow, UsageSum, UsageView};
 
 use crate::advance_reservation::AdvanceReservationTimes;

@@ -21,6 +21,7 @@ mod gang;
 pub mod html;
 pub mod imported;
 mod limits;
+pub mod metrics;
 pub mod nodes;
 pub mod packing;
 mod placed;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_model::notice::{NoticeState, NoticeView};
 use muster_model::view::{ElementView, JobView, MissingOutput, ServiceView};
 use muster_model::{Outcome, OutputFiles, TaskExit, Time, signal_name};
 
@@ -31,6 +32,10 @@ pub struct JobSheet<'a> {
     pub logs: &'a [String],
     /// Tasks whose output is incomplete.
     pub missing_output: &'a [MissingOutput],
+    /// Notices about the job, oldest first.
+    pub notices: &'a [NoticeView],
+    /// Instant since which all its GPUs have been idle, if that is long ago.
+    pub idle_since: Option<Time>,
     /// Sentences on which limits are enforced and which are conventions.
     pub enforcement: &'a [String],
 }
@@ -112,8 +117,40 @@ fn facts(detail: &JobSheet<'_>, context: RenderContext) -> Vec<(&'static str, St
     if attempts > 1 {
         facts.push(("attempts", attempts.to_string()));
     }
+    facts.extend(detail.idle_since.map(|since| {
+        let text = format!("all its GPUs are under 5 % busy, since {}", at(since));
+        ("idle GPUs", context.paint(Ink::Waiting, &text))
+    }));
     facts.extend(private(detail));
+    if !detail.notices.is_empty() {
+        facts.push(("notices", notices(detail.notices, context)));
+    }
     facts
+}
+
+/// Returns a line for each notice: `end to ada@example.org: sent 12:00:03`.
+fn notices(notices: &[NoticeView], context: RenderContext) -> String {
+    let at = |time: Time| clock::time(time, context);
+    let lines = notices.iter().map(|notice| {
+        let count =
+            if notice.count > 1 { format!(" ({} times)", notice.count) } else { String::new() };
+        let state = match &notice.state {
+            NoticeState::Sent { at: sent } => format!("sent {}", at(*sent)),
+            NoticeState::Waiting { error: None, .. } => "to be sent".to_owned(),
+            NoticeState::Waiting { error: Some(error), next, .. } => {
+                format!("not sent yet, next try {}: {error}", at(*next))
+            }
+            NoticeState::GivenUp { tries, error } => {
+                format!("given up after {}: {error}", count_of(*tries))
+            }
+        };
+        format!("{}{count} to {}: {}", notice.event.word(), clean(&notice.to), clean(&state))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn count_of(tries: u32) -> String {
+    if tries == 1 { "1 try".to_owned() } else { format!("{tries} tries") }
 }
 
 /// Describes what an elastic gang holds now, and with how many tasks it resumes if it is being
@@ -372,6 +409,8 @@ mod tests {
             files: None,
             logs: if private { &logs } else { &[] },
             missing_output: &[],
+            notices: &[],
+            idle_since: None,
             enforcement: &enforcement,
         };
         show(&detail, RenderContext::plain().at(after(6)))

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::view::{DeviceView, GpuLoad, GpuLoadView, JobView, NodeView};
+use muster_model::view::{DeviceView, GpuLoad, GpuLoadView, IdleView, JobView, NodeView};
 use muster_model::{Bytes, ElementId, JobId, NodeName};
 
 use crate::RenderContext;
@@ -27,6 +27,8 @@ pub struct Top<'a> {
     pub nodes: &'a [NodeView],
     /// Loads of the devices; empty where none can be read.
     pub loads: &'a [GpuLoadView],
+    /// Elements of jobs that have left all their GPUs idle for long.
+    pub idle: &'a [IdleView],
     /// Jobs that wait or run, those that run first.
     pub jobs: &'a [JobView],
     /// Number of all jobs, of which `jobs` may be the first.
@@ -204,6 +206,10 @@ fn job_table(
     }
     let loads = |job: &JobView| of_job.get(&job.job).map_or(&[][..], Vec::as_slice);
     let others = ps::OtherJobs::of(top.jobs, &[]);
+    let idle_since = |job: JobId| {
+        let elements = top.idle.iter().filter(|idle| idle.element.job == job);
+        elements.map(|idle| idle.since).min()
+    };
     let rows: Vec<(&JobView, &[GpuLoad])> = jobs.iter().map(|job| (job, loads(job))).collect();
     Table::of(&rows)
         .left("", |(job, _)| if Some(job.job) == top.chosen { ">" } else { "" })
@@ -230,7 +236,13 @@ fn job_table(
             let from = job.started.unwrap_or(job.submitted);
             clock::elapsed(context.now.since(from))
         })
-        .left("NOTE", |(job, _)| ps::note(job, &others, context))
+        .left("NOTE", |(job, _)| match idle_since(job.job) {
+            Some(since) => Cell::inked(
+                format!("GPUs idle for {}", clock::elapsed(context.now.since(since))),
+                Ink::Waiting,
+            ),
+            None => Cell::from(ps::note(job, &others, context)),
+        })
         .render(context)
 }
 
@@ -311,6 +323,7 @@ mod tests {
             &Top {
                 nodes: &[node(devices)],
                 loads: &loads,
+                idle: &[],
                 jobs: &jobs,
                 total_jobs: jobs.len() + 2,
                 chosen: Some(JobId(3)),

@@ -32,7 +32,7 @@ pub use cluster::{Cluster, parse_cluster};
 pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};
 pub use diagnostic::{Colour, Diagnostic, Diagnostics};
 pub use job::sweep::{BadTable, read_table};
-pub use job::{CheckedJob, ParsedJob, check, check_all, parse};
+pub use job::{CheckedJob, ParsedJob, check, check_all, parse, parse_with_notices};
 pub use names::{check_name, expand_names};
 pub use partition::{ClusterPartition, PartitionError, ServiceNodes, partition};
 pub use quantity::EarliestStart;

@@ -309,6 +309,17 @@ fn check_account(identity: &Identity) -> Result<(), ExecError> {
     }
 }
 
+/// Makes this process one of an account, in its home, if root runs it. The account must still be that of the number.
+///
+/// # Errors
+/// One line for the user.
+pub fn become_account(identity: &Identity) -> Result<(), String> {
+    check_account(identity).map_err(|error| match error {
+        ExecError::Permanent(text) | ExecError::Transient(text) => text,
+    })?;
+    become_user(identity)
+}
+
 /// Sets supplementary groups, group and user, then verifies that root cannot be regained.
 fn become_user(identity: &Identity) -> Result<(), String> {
     let failed =

@@ -7,6 +7,7 @@ pub mod check;
 pub mod checkpoint;
 pub mod compare;
 pub mod completions;
+pub mod debug_dump;
 pub mod docs;
 pub mod explain;
 pub mod export;
@@ -18,7 +19,8 @@ pub mod init;
 pub mod inventory;
 pub mod logs;
 pub mod man;
-pub mod names;
+pub mod metrics;
+mod names;
 pub mod nodes;
 pub mod prove;
 pub mod ps;
@@ -96,6 +98,7 @@ pub enum CliCommand {
     Queues(queues::QueuesArgs),
     Usage(usage::UsageArgs),
     Nodes(nodes::NodesArgs),
+    Metrics(metrics::MetricsArgs),
     #[command(visible_alias = "reservations")]
     Reserve(Box<reserve::ReserveArgs>),
     Advise(Box<advise::AdviseArgs>),
@@ -116,6 +119,7 @@ pub enum CliCommand {
     Schema(schema::SchemaArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
+    DebugDump(debug_dump::DebugDumpArgs),
     #[command(hide = true)]
     Info(info::InfoArgs),
     #[command(name = "__names", hide = true)]
@@ -153,11 +157,13 @@ impl CliCommand {
             | CliCommand::Ray(_)
             | CliCommand::Queues(_)
             | CliCommand::Nodes(_)
+            | CliCommand::Metrics(_)
             | CliCommand::Top(_)
             | CliCommand::Names(_) => Endpoint::AnyCluster,
-            CliCommand::StopDaemon(_) | CliCommand::WhatIf(_) | CliCommand::Info(_) => {
-                Endpoint::LocalDaemon
-            }
+            CliCommand::StopDaemon(_)
+            | CliCommand::WhatIf(_)
+            | CliCommand::DebugDump(_)
+            | CliCommand::Info(_) => Endpoint::LocalDaemon,
             CliCommand::Advise(_)
             | CliCommand::Compare(_)
             | CliCommand::Inventory(_)
@@ -200,6 +206,7 @@ pub async fn run_command(app: &App, command: CliCommand) -> Result<u8> {
         CliCommand::Queues(args) => queues::run(app, args).await,
         CliCommand::Usage(args) => usage::run(app, args).await,
         CliCommand::Nodes(args) => nodes::run(app, args).await,
+        CliCommand::Metrics(args) => metrics::run(app, args).await,
         CliCommand::Reserve(args) => reserve::run(app, *args).await,
         CliCommand::StopDaemon(args) => stop_daemon::run(app, args).await,
         CliCommand::Advise(args) => advise::run(app, &args).await,
@@ -215,6 +222,7 @@ pub async fn run_command(app: &App, command: CliCommand) -> Result<u8> {
         CliCommand::Init(args) => init::run(app, &args),
         CliCommand::Schema(args) => schema::run(app, &args),
         CliCommand::Completions(args) => completions::run(app, &args),
+        CliCommand::DebugDump(args) => debug_dump::run(app, args).await,
         CliCommand::Man(args) => man::run(app, &args),
         CliCommand::Info(args) => info::run(app, args).await,
         CliCommand::Names(args) => names::run(app, args).await,

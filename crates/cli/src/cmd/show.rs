@@ -55,6 +55,8 @@ pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
         files: detail.files.as_ref(),
         logs: &detail.logs,
         missing_output: &detail.missing_output,
+        notices: &detail.notices,
+        idle_since: detail.idle_since,
         enforcement: &detail.enforcement,
     };
     if !args.elements {

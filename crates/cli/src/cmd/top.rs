@@ -7,9 +7,9 @@ use anstream::adapter::strip_str;
 use anyhow::Result;
 use muster_api::Client;
 use muster_api::query::JobFilter;
-use muster_api::types::{GpuLoadList, JobList, NodeList};
+use muster_api::types::{JobList, NodeList};
 use muster_model::JobId;
-use muster_model::view::{GpuLoadView, JobView};
+use muster_model::view::{GpuLoadView, IdleView, JobView};
 use muster_report::top::{Top, frame};
 use serde::Serialize;
 use tokio::process::Command;
@@ -38,7 +38,7 @@ const LOG_LINES: &str = "200";
 ///
 /// Keys: up and down choose a job, `e` explains it, `l` shows its last lines, `c` cancels it after a
 /// question, `q` ends. Without a terminal, or with --once, one view is printed. JSON: `now`, the nodes
-/// of a `NodeList`, the `gpus` of a `GpuLoadList` and the `jobs` of a `JobList`.
+/// of a `NodeList`, the `gpus` and `idle` jobs of a `GpuLoadList` and the `jobs` of a `JobList`.
 #[derive(Debug, clap::Args)]
 pub struct TopArgs {
     /// Seconds between two views
@@ -64,6 +64,7 @@ struct ClusterNow {
     #[serde(flatten)]
     nodes: NodeList,
     gpus: Vec<GpuLoadView>,
+    idle: Vec<IdleView>,
     jobs: Vec<JobView>,
     /// Number of all jobs, of which these are the first.
     #[serde(skip)]
@@ -81,15 +82,16 @@ impl ClusterNow {
         let JobList { mut jobs, matched, .. } = list;
         // Running jobs first, otherwise in the order of the list.
         jobs.sort_by_key(|job| !job.elements.iter().any(|element| element.started.is_some()));
-        let gpus = loads.map_or(Vec::new(), |GpuLoadList { gpus, .. }| gpus);
+        let (gpus, idle) = loads.map(|loads| (loads.gpus, loads.idle)).unwrap_or_default();
         let total_jobs = matched.and_then(|all| usize::try_from(all).ok()).unwrap_or(jobs.len());
-        Ok(Self { nodes, gpus, jobs, total_jobs })
+        Ok(Self { nodes, gpus, idle, jobs, total_jobs })
     }
 
     fn frame(&self, app: &App, chosen: Option<JobId>, height: Option<usize>) -> String {
         let top = Top {
             nodes: &self.nodes.nodes,
             loads: &self.gpus,
+            idle: &self.idle,
             jobs: &self.jobs,
             total_jobs: self.total_jobs.max(self.jobs.len()),
             chosen,

@@ -168,7 +168,8 @@ impl<S: StateStore> Dispatcher<S> {
             ));
         }
         let now = self.now();
-        DispatcherStatus { now, revision: *self.published.revision.borrow(), warnings }
+        let revision = *self.published.revision.borrow();
+        DispatcherStatus { now, revision, warnings, counters: self.counters }
     }
 }
 

@@ -16,6 +16,7 @@ use super::input::{DispatcherInput, DispatcherStatus, LiveJob, PlannedTimeline, 
 use super::selection::{ListSelection, ListedJobs};
 use crate::auth::{Caller, OwnerAccount};
 use crate::failure::ApiFailure;
+use crate::store::{NoticeTry, TimedEvent};
 
 /// Sender of inputs to the dispatcher; clones share the queue. The queue is unbounded but its
 /// length is limited in effect: a connection has at most one request in it, or the bounded targets
@@ -140,6 +141,17 @@ impl Handle {
 
     pub(crate) async fn status(&self) -> Result<DispatcherStatus, ApiFailure> {
         self.ask(Query::Status).await
+    }
+
+    /// Writes the result of a try to send a notice.
+    pub(crate) async fn notice_tried(&self, tried: NoticeTry) -> Result<(), ApiFailure> {
+        let tried = Box::new(tried);
+        self.send(|reply| DispatcherInput::NoticeTried { tried, reply }).await
+    }
+
+    /// Writes the notices of events that depend on the time.
+    pub(crate) async fn timed_events(&self, events: Vec<TimedEvent>) -> Result<(), ApiFailure> {
+        self.send(|reply| DispatcherInput::TimedEvents { events, reply }).await
     }
 
     /// Makes the dispatcher read its clock.

@@ -9,7 +9,7 @@ use muster_api::types::{ActionResponse, PlannedStart};
 use muster_backends::driver::Report;
 use muster_model::unit::Time;
 use muster_model::view::{
-    AdvanceReservationView, ElementView, Explanation, JobView, NodeView, QueueView,
+    AdvanceReservationView, DaemonCounters, ElementView, Explanation, JobView, NodeView, QueueView,
 };
 use muster_model::{
     ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree, TaskPlacement,
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use super::selection::{ListSelection, ListedJobs};
 use crate::auth::{Caller, OwnerAccount};
 use crate::failure::ApiFailure;
-use crate::store::StoredCommands;
+use crate::store::{NoticeTry, StoredCommands, TimedEvent};
 
 /// Channel for the response. A caller that no longer waits is no error.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ApiFailure>>;
@@ -65,6 +65,20 @@ pub(crate) enum DispatcherInput {
         word: String,
         /// Channel for the result.
         reply: Reply<ActionResponse>,
+    },
+    /// Write the result of a try to send a notice.
+    NoticeTried {
+        /// Notice with the result.
+        tried: Box<NoticeTry>,
+        /// Channel for the result.
+        reply: Reply<()>,
+    },
+    /// Write the notices of events that depend on the time.
+    TimedEvents {
+        /// Events, of which the store drops those that it knows.
+        events: Vec<TimedEvent>,
+        /// Channel for the result.
+        reply: Reply<()>,
     },
     /// Answer a query, without any change.
     Ask(Query),
@@ -144,6 +158,8 @@ pub(crate) struct DispatcherStatus {
     pub(crate) revision: u64,
     /// Warnings that users should see.
     pub(crate) warnings: Vec<String>,
+    /// Work since the daemon started.
+    pub(crate) counters: DaemonCounters,
 }
 
 /// Returns the name of the node that a rank is placed on; the store has only node numbers.

@@ -15,15 +15,17 @@ mod selection;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_api::JobAction;
 use muster_api::types::ActionResponse;
 use muster_backends::driver::{Backend, Report};
 use muster_model::sweep::MetricReport;
 use muster_model::unit::{Span, Time};
+use muster_model::view::DaemonCounters;
 use muster_model::{
-    AttemptId, CommandTarget, Event, Foreign, JobId, NodeName, NodeSpec, QueueTree, Replicas,
+    AttemptId, CommandTarget, Effect, Event, Foreign, JobId, NodeName, NodeSpec, Observation,
+    QueueTree, Replicas,
 };
 use muster_runtime::{
     Receipt, RefusedInput, Runtime, StepFailure, StepInput as Cause, StepResult, StoreError,
@@ -99,6 +101,8 @@ pub(crate) struct Dispatcher<S> {
     pub(super) store_failure: Option<StoreFailure>,
     pub(super) violations: Vec<String>,
     pub(super) warnings: Vec<String>,
+    /// Work since the daemon started.
+    pub(super) counters: DaemonCounters,
     pub(super) pruned: Time,
     /// Latest instant that was returned to a caller.
     pub(super) latest: Time,
@@ -207,6 +211,9 @@ impl<S: StateStore> Dispatcher<S> {
                 (event, InputWaiter::Word(reply, word.into()))
             }
             DispatcherInput::Report(Report::Task(report)) => {
+                if matches!(report.observation, Observation::Refused { .. }) {
+                    self.counters.refused_starts += 1;
+                }
                 (Event::Task(report), InputWaiter::None)
             }
             DispatcherInput::Report(Report::Metric { id, report }) => {
@@ -218,12 +225,30 @@ impl<S: StateStore> Dispatcher<S> {
                 }
                 (Event::ForeignUse { node, foreign }, InputWaiter::None)
             }
+            DispatcherInput::NoticeTried { tried, reply } => {
+                return self
+                    .write_notices(reply, |store, now| store.write_notice_tries(now, &[*tried]));
+            }
+            DispatcherInput::TimedEvents { events, reply } => {
+                return self
+                    .write_notices(reply, |store, now| store.write_timed_notices(now, &events));
+            }
             DispatcherInput::Ask(ask) => return inputs.asks.push(ask),
             DispatcherInput::Wake => return,
             DispatcherInput::Stop => return inputs.stop = true,
         };
         inputs.causes.push(Cause::Event(event));
         inputs.waiters.push(waiter);
+    }
+
+    /// Writes to the notices, which are no part of the state that is planned with.
+    fn write_notices(
+        &mut self,
+        reply: Reply<()>,
+        write: impl FnOnce(&mut S, Time) -> Result<(), StoreError>,
+    ) {
+        let now = self.now();
+        answer::send(reply, write(self.runtime.store_mut(), now).map_err(ApiFailure::Store));
     }
 
     /// Takes one step and sends its responses and effects; then answers the queries.
@@ -246,7 +271,10 @@ impl<S: StateStore> Dispatcher<S> {
             let stops = stops.into_iter().map(Cause::Event);
             let causes: Vec<Cause> = postponed.chain(inputs.causes).chain(stops).collect();
             let site_changes = causes.iter().any(changes_site);
-            match self.runtime.step(now, causes) {
+            let began = Instant::now();
+            let result = self.runtime.step(now, causes);
+            self.count_pass(began.elapsed());
+            match result {
                 Ok(step) => self.step_done(step, waiters, site_changes),
                 Err(failure) => self.step_failed(failure, waiters),
             }
@@ -258,6 +286,23 @@ impl<S: StateStore> Dispatcher<S> {
         self.prune_when_due(now);
     }
 
+    fn count_pass(&mut self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.counters.passes += 1;
+        self.counters.pass_micros += micros;
+        self.counters.longest_pass_micros = self.counters.longest_pass_micros.max(micros);
+    }
+
+    fn count_effects(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            match effect {
+                Effect::Prepare { .. } => self.counters.starts += 1,
+                Effect::Stop { .. } => self.counters.stops += 1,
+                Effect::Go { .. } | Effect::Checkpoint { .. } | Effect::Forget { .. } => {}
+            }
+        }
+    }
+
     fn step_done(&mut self, step: StepResult, waiters: Vec<InputWaiter>, site_changes: bool) {
         if self.store_failure.take().is_some() {
             tracing::info!("the state can be written again");
@@ -266,12 +311,14 @@ impl<S: StateStore> Dispatcher<S> {
             tracing::warn!(%error, "a snapshot could not be written; the journal is still complete");
         }
         if !step.violations.is_empty() {
+            self.counters.refused_plans += 1;
             self.violations = step.violations.iter().map(ToString::to_string).collect();
             tracing::error!(violations = ?step.violations, "a plan failed its verification and was dropped");
         }
         for (waiter, answer) in waiters.into_iter().zip(step.answers) {
             respond(waiter, answer);
         }
+        self.count_effects(&step.effects);
         self.carry_out(step.effects);
         if site_changes {
             self.publish_site();
@@ -283,6 +330,7 @@ impl<S: StateStore> Dispatcher<S> {
 
     fn step_failed(&mut self, failure: StepFailure, waiters: Vec<InputWaiter>) {
         let StepFailure { error, retry, effects } = failure;
+        self.counters.store_failures += 1;
         let backoff = self
             .store_failure
             .as_ref()

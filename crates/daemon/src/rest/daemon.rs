@@ -8,13 +8,16 @@ use muster_api::types::{ActionResponse, DaemonInfo};
 use muster_backends::driver::Capabilities;
 use muster_model::JobSpec;
 use muster_model::job::Resources;
+use muster_model::view::DaemonCounters;
 
-use super::ApiState;
+use super::{ApiState, read_store};
 use crate::auth::{Caller, DaemonMode};
 use crate::failure::ApiFailure;
+use crate::store::HistoryReader;
 
 pub(super) async fn info(State(app): State<ApiState>) -> Result<Json<DaemonInfo>, ApiFailure> {
     let status = app.handle.status().await?;
+    let notices = read_store(&app.reader, HistoryReader::waiting_notices).await?;
     Ok(Json(DaemonInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
@@ -26,6 +29,7 @@ pub(super) async fn info(State(app): State<ApiState>) -> Result<Json<DaemonInfo>
         virtual_gpus: app.about.virtual_gpus,
         enforcement: enforcement(&app.backend.capabilities(), None),
         warnings: status.warnings,
+        counters: DaemonCounters { notices_waiting: notices, ..status.counters },
     }))
 }
 

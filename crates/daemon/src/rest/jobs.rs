@@ -50,12 +50,20 @@ pub(super) async fn one(
         missing_output: Vec::new(),
         has_ray: false,
         is_sweep: false,
+        idle_since: app
+            .idle
+            .marked(now)
+            .iter()
+            .find(|idle| idle.element.job == job)
+            .map(|idle| idle.since),
+        notices: Vec::new(),
         enforcement: daemon::enforcement(&app.backend.capabilities(), spec.as_deref()),
         now,
         job: as_seen_by(&caller, view),
     };
     if may_touch {
         detail.commands = what.as_ref().map(commands);
+        detail.notices = read(&app.reader, move |reader| reader.notices(job)).await?;
         detail.is_sweep = what.as_ref().is_some_and(|what| what.sweep.is_some());
         let mut commands = what.iter().flat_map(|what| what.commands.values());
         detail.has_ray = commands.any(muster_ray::begins_cluster);

@@ -30,7 +30,7 @@ struct LoadState {
 
 impl GpuLoads {
     /// Returns the loads of the devices of these nodes.
-    fn of(&self, nodes: &[NodeSpec]) -> Vec<GpuLoadView> {
+    pub(crate) fn of(&self, nodes: &[NodeSpec]) -> Vec<GpuLoadView> {
         // A reader that panicked has changed nothing.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state =
@@ -60,5 +60,5 @@ pub(super) async fn list(State(app): State<ApiState>) -> Result<Json<GpuLoadList
     let loads = Arc::clone(&app.loads);
     let gpus = tokio::task::spawn_blocking(move || loads.of(&site.nodes)).await;
     let gpus = gpus.map_err(|error| ApiFailure::Internal(error.to_string()))?;
-    Ok(Json(GpuLoadList { now, gpus }))
+    Ok(Json(GpuLoadList { now, gpus, idle: app.idle.marked(now) }))
 }

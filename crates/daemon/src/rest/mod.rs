@@ -34,6 +34,7 @@ use crate::auth::DaemonMode;
 use crate::clock::Clock;
 use crate::dispatch::{Handle, SiteFacts};
 use crate::failure::ApiFailure;
+use crate::notices::IdleWatch;
 use crate::store::HistoryReader;
 
 pub(crate) use muster_api::MAX_BODY_BYTES;
@@ -52,6 +53,8 @@ pub(crate) struct ApiState {
     pub(crate) stop: watch::Sender<bool>,
     /// Loads of the GPUs of this machine.
     pub(crate) loads: Arc<GpuLoads>,
+    /// Jobs that leave their GPUs idle.
+    pub(crate) idle: Arc<IdleWatch>,
     /// Permit for one snapshot at a time, since each holds a copy of the state.
     pub(crate) snapshots: Arc<Semaphore>,
 }

@@ -47,8 +47,12 @@ pub(super) async fn submit(
     let clock = app.clock.now();
     let known = Arc::clone(&site);
     let work = move || {
-        let documents =
-            muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
+        let documents = muster_spec::parse_with_notices(
+            &request.source,
+            request.file.as_deref(),
+            &request.overrides,
+            request.notices(),
+        )?;
         let surroundings =
             SubmissionSite::new(caller.identity.user.clone(), &site.nodes, &site.queues)
                 .with_windows(advance_reservations);
@@ -194,6 +198,7 @@ fn draft(
             interactive: request.interactive,
             files: checked.files,
             sweep: checked.sweep.map(Box::new),
+            notices: checked.notices,
         },
         after: checked.after_documents,
     })

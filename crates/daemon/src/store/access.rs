@@ -5,7 +5,9 @@ use muster_model::unit::Time;
 use muster_model::{JobId, Payload, PayloadId};
 use muster_runtime::{Store, StoreError};
 
-use super::{Retention, SqliteStore, StoredReport, metrics, retain};
+use super::{
+    NoticeTry, Retention, SqliteStore, StoredReport, TimedEvent, metrics, notices, retain,
+};
 
 /// Store of the runtime with payloads and retention.
 pub trait StateStore: Store + Send + 'static {
@@ -20,6 +22,18 @@ pub trait StateStore: Store + Send + 'static {
     /// # Errors
     /// When the store cannot be written.
     fn write_reports(&mut self, reports: &[StoredReport]) -> Result<(), StoreError>;
+
+    /// Writes the notices of events that depend on the time. A job that has ended meanwhile has none.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn write_timed_notices(&mut self, at: Time, events: &[TimedEvent]) -> Result<(), StoreError>;
+
+    /// Writes the results of tries to send notices.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn write_notice_tries(&mut self, at: Time, tries: &[NoticeTry]) -> Result<(), StoreError>;
 
     /// Returns ended jobs beyond their retention time; a bounded number per call. Their logs are
     /// deleted before [`StateStore::prune`], so that a crash in between leaves nothing behind.
@@ -43,6 +57,14 @@ impl StateStore for SqliteStore {
 
     fn write_reports(&mut self, reports: &[StoredReport]) -> Result<(), StoreError> {
         metrics::write(&mut self.connection, reports)
+    }
+
+    fn write_timed_notices(&mut self, at: Time, events: &[TimedEvent]) -> Result<(), StoreError> {
+        notices::write_timed(&mut self.connection, at, events)
+    }
+
+    fn write_notice_tries(&mut self, at: Time, tries: &[NoticeTry]) -> Result<(), StoreError> {
+        notices::write_tries(&mut self.connection, at, tries)
     }
 
     fn expired(&self, now: Time, retention: &Retention) -> Result<Vec<JobId>, StoreError> {

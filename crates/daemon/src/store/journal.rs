@@ -6,7 +6,7 @@ use muster_runtime::{JournalBatch, JournalRecord, Loaded, Receipt, SavedState, S
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::fault::{corrupt, store_error};
-use super::{SqliteStore, encode, instant, project, schema, sql, unsigned};
+use super::{SqliteStore, encode, instant, notices, project, schema, sql, unsigned};
 
 impl Store for SqliteStore {
     fn append(&mut self, batch: &JournalBatch) -> Result<(), StoreError> {
@@ -17,8 +17,10 @@ impl Store for SqliteStore {
             .map_err(store_error)?;
         let revision = write_records(&transaction, batch)?;
         write_payloads(&transaction, batch)?;
+        notices::write_rules(&transaction, batch)?;
         for fact in &batch.facts {
             project::fact(&transaction, fact)?;
+            notices::fact(&transaction, fact)?;
         }
         transaction.commit().map_err(store_error)?;
         if let (Some(marks), Some(revision)) = (&mut self.marks, revision) {

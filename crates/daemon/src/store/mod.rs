@@ -9,6 +9,7 @@ mod high_water;
 mod journal;
 mod lock;
 mod metrics;
+mod notices;
 mod owners;
 mod project;
 mod read;
@@ -30,6 +31,7 @@ pub use access::StateStore;
 pub use high_water::HighWater;
 pub use lock::{DirLock, holder};
 pub use metrics::{StoredMark, StoredReport};
+pub use notices::{DueNotice, NoticeTry, TimedEvent};
 pub use read::{AttemptRow, EndedJob, HistoryFilter, HistoryReader, HoldingPeriod, StoredCommands};
 pub use retain::Retention;
 

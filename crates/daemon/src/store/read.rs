@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use muster_model::notice::{NoticeRule, NoticeView};
 use muster_model::payload::TaskCommand;
 use muster_model::sweep::Sweep;
 use muster_model::unit::Time;
@@ -18,6 +19,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::fault::{corrupt, store_error};
+use super::notices::{self, DueNotice};
 use super::{BUSY_TIMEOUT, instant, sql, unsigned};
 
 /// Read-only access to the store's projections. Cheap to clone; clones share a connection.
@@ -119,6 +121,42 @@ impl HistoryReader {
     pub fn reopen(&self) -> Result<Self, StoreError> {
         let path = self.lock().path().map(PathBuf::from);
         Self::open(&path.ok_or_else(|| StoreError::Io("the store has no file".to_owned()))?)
+    }
+
+    /// Returns the notices that are due, oldest first, and the instant at which the next one will be.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn due_notices(
+        &self,
+        now: Time,
+        limit: u32,
+    ) -> Result<(Vec<DueNotice>, Option<Time>), StoreError> {
+        notices::due(&self.lock(), now, limit)
+    }
+
+    /// Returns the jobs that have not ended and have rules of notices.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn jobs_with_notices(&self) -> Result<Vec<(JobId, Vec<NoticeRule>)>, StoreError> {
+        notices::jobs_with_rules(&self.lock())
+    }
+
+    /// Returns the number of notices that are to be sent.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn waiting_notices(&self) -> Result<u64, StoreError> {
+        notices::waiting(&self.lock())
+    }
+
+    /// Returns the notices of a job, oldest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn notices(&self, job: JobId) -> Result<Vec<NoticeView>, StoreError> {
+        notices::of_job(&self.lock(), job)
     }
 
     /// Returns one ended job; `None` when there is none.

@@ -6,7 +6,7 @@ use muster_runtime::StoreError;
 use rusqlite::{Connection, params};
 
 use super::fault::store_error;
-use super::{element, metrics, sql, unsigned};
+use super::{element, metrics, notices, sql, unsigned};
 
 /// Most jobs that one call deletes, which bounds the time that it blocks the daemon.
 const JOBS_PER_CALL: u32 = 50;
@@ -72,6 +72,7 @@ pub(super) fn prune(
             .map_err(store_error)?;
         element::forget(&transaction, *job)?;
         metrics::forget(&transaction, *job)?;
+        notices::forget(&transaction, *job)?;
     }
     transaction
         .execute("DELETE FROM keys WHERE at < ?1", [sql((now - retention.keys).0)])

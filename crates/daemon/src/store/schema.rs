@@ -14,8 +14,9 @@ use super::owners;
 /// Version of the tables. Version 3 has the tables of version 2, and task directories in epochs: an
 /// older binary would look for them elsewhere and count running tasks as lost. Version 4 has owners
 /// with user ids, of which an older binary would use only the name, and `unstarted` in place of
-/// `rests`: an array may be a list of ranges. Version 5 has `reports` and `marks`.
-pub(super) const SCHEMA_VERSION: u32 = 5;
+/// `rests`: an array may be a list of ranges. Version 5 has `reports` and `marks`, version 6 `notify`
+/// and `outbox`.
+pub(super) const SCHEMA_VERSION: u32 = 6;
 
 /// SQL of the tables. Instants are milliseconds since the epoch; texts named `body`, `view`,
 /// `what`, `outcome` and `placement` are JSON.
@@ -66,6 +67,17 @@ CREATE TABLE IF NOT EXISTS marks (
     job INTEGER NOT NULL, element INTEGER NOT NULL, mark INTEGER NOT NULL, value REAL NOT NULL,
     PRIMARY KEY (job, element, mark)
 ) STRICT, WITHOUT ROWID;
+-- rules of the notices of jobs that have not ended; they may hold secrets
+CREATE TABLE IF NOT EXISTS notify (job INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT;
+-- notices about jobs: `address` (with its sender) only until it is sent or given up, `place` without its secrets;
+-- an event with a `mark` has one notice for each rule and mark
+CREATE TABLE IF NOT EXISTS outbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL, rule INTEGER NOT NULL, event TEXT NOT NULL, mark TEXT,
+    count INTEGER NOT NULL DEFAULT 1, notice TEXT NOT NULL, place TEXT NOT NULL, address TEXT,
+    tries INTEGER NOT NULL DEFAULT 0, next INTEGER NOT NULL, error TEXT, sent INTEGER,
+    UNIQUE (job, rule, event, mark)
+) STRICT;
+CREATE INDEX IF NOT EXISTS outbox_due ON outbox (next) WHERE address IS NOT NULL;
 -- owner and queue of jobs that have not ended
 CREATE TABLE IF NOT EXISTS live (job INTEGER PRIMARY KEY, user TEXT NOT NULL, queue TEXT NOT NULL) STRICT;
 -- every start of every element: what it held, from when to when, and how the element ended after its last one

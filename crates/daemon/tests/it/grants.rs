@@ -81,6 +81,7 @@ const FREE: &[&str] = &[
     "min-nodes",
     "name",
     "nodes",
+    "notify",
     "output",
     "params",
     "port",

@@ -10,6 +10,7 @@ mod fuzz;
 mod grants;
 mod jobs;
 mod logs;
+mod notices;
 mod oversize;
 mod site;
 mod store;

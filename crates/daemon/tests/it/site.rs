@@ -1,6 +1,7 @@
 //! Test fixture: a daemon with replaceable surroundings (backend, clock, store, peers).
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -14,7 +15,9 @@ use muster_daemon::DaemonMode;
 use muster_daemon::auth::{Peer, Peers};
 use muster_daemon::clock::Clock;
 use muster_daemon::embed::{Core, Parts};
-use muster_daemon::store::{Retention, SqliteStore, StateStore, StoredReport};
+use muster_daemon::store::{
+    NoticeTry, Retention, SqliteStore, StateStore, StoredReport, TimedEvent,
+};
 use muster_model::unit::{Bytes, CpuMilli, Span, Time};
 use muster_model::view::{JobState, JobView};
 use muster_model::{Device, JobId, NodeSpec, Payload, PayloadId, QueueTree, UserName};
@@ -44,6 +47,8 @@ pub struct TestSite {
     pub mode: DaemonMode,
     pub retention: Retention,
     pub default_time: Option<Span>,
+    /// Program that sends notices.
+    pub notice_program: Vec<OsString>,
     /// True when the world takes a step whenever a state is waited for. A world that progresses by
     /// itself would run into every time limit at once.
     pub is_stepped: bool,
@@ -79,6 +84,7 @@ impl TestSite {
             mode: DaemonMode::Personal,
             retention: Retention::default(),
             default_time: None,
+            notice_program: Vec::new(),
             is_stepped: false,
             core: None,
         }
@@ -116,6 +122,7 @@ impl TestSite {
             socket: None,
             default_time: self.default_time,
             retention: self.retention,
+            notice_program: self.notice_program.clone(),
             warnings: Vec::new(),
         })?;
         let users: &[u32] =
@@ -196,6 +203,7 @@ pub fn request(text: &str) -> SubmitRequest {
         source: text.to_owned(),
         file: Some("job.yaml".to_owned()),
         overrides: serde_json::Map::new(),
+        notify_file: None,
         env: BTreeMap::from([("SECRET".to_owned(), "hunter2".to_owned())]),
         workdir: "/tmp".to_owned(),
         umask: 0o022,
@@ -390,6 +398,16 @@ impl StateStore for FaultyStore {
     fn write_reports(&mut self, reports: &[StoredReport]) -> Result<(), StoreError> {
         self.switch.alive()?;
         self.inner.write_reports(reports)
+    }
+
+    fn write_timed_notices(&mut self, at: Time, events: &[TimedEvent]) -> Result<(), StoreError> {
+        self.switch.alive()?;
+        self.inner.write_timed_notices(at, events)
+    }
+
+    fn write_notice_tries(&mut self, at: Time, tries: &[NoticeTry]) -> Result<(), StoreError> {
+        self.switch.alive()?;
+        self.inner.write_notice_tries(at, tries)
     }
 
     fn expired(&self, now: Time, retention: &Retention) -> Result<Vec<JobId>, StoreError> {

@@ -158,6 +158,8 @@ impl KubernetesScheduler {
             missing_output: Vec::new(),
             has_ray: false,
             is_sweep: false,
+            idle_since: None,
+            notices: Vec::new(),
             enforcement: Vec::new(),
         })
     }

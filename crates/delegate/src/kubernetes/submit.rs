@@ -244,6 +244,12 @@ impl KubernetesScheduler {
         }
         sign(&mut rendered.objects, &name, &self.settings.user, &key, now);
         warnings.extend(checked.warnings.iter().chain(&rendered.warnings).cloned());
+        if !checked.notices.is_empty() {
+            warnings.push(format!(
+                "`{}` has `notify`: no notices are sent from Kubernetes",
+                checked.spec.name
+            ));
+        }
         Ok(PreparedJob { checked, rendered, key })
     }
 

@@ -393,6 +393,8 @@ impl SlurmScheduler {
             missing_output: Vec::new(),
             has_ray,
             is_sweep: false,
+            idle_since: None,
+            notices: Vec::new(),
             enforcement: Vec::new(),
         })
     }

@@ -44,8 +44,12 @@ impl SlurmScheduler {
     pub(super) async fn submit(&self, request: SubmitRequest) -> Result<SubmitResponse> {
         // 1. Parse and check the documents.
         let nowhere = QueueName::from("default");
-        let documents =
-            muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
+        let documents = muster_spec::parse_with_notices(
+            &request.source,
+            request.file.as_deref(),
+            &request.overrides,
+            request.notices(),
+        )?;
         let site = SubmissionSite::unknown(self.settings.user.clone(), &nowhere);
         let checked = muster_spec::check_all(&documents, &site)?;
         if request.interactive {
@@ -106,6 +110,7 @@ impl SlurmScheduler {
             env: &one.checked.env,
             workdir: Some(&one.workdir),
             sweep: one.checked.sweep.as_ref(),
+            notices: &one.checked.notices,
             files: &one.checked.files,
             slurm: &one.checked.slurm,
             directory: Some(JobDirectory { id: &one.id, dir: &dir.to_string_lossy() }),

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::NodeName;
-use crate::unit::Bytes;
+use crate::id::{ElementId, NodeName};
+use crate::unit::{Bytes, Time};
 
 /// Load of a GPU at one time. Each figure is `None` where the driver has none: of a slice of a GPU all but the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -28,4 +28,15 @@ pub struct GpuLoadView {
     pub index: u16,
     /// Load of the device; `None` for virtual devices, and where no driver answers for it.
     pub load: Option<GpuLoad>,
+}
+
+/// Element of a job that holds GPUs and has left all of them idle for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IdleView {
+    /// Element that holds the GPUs.
+    pub element: ElementId,
+    /// Instant since which every look found them idle.
+    pub since: Time,
+    /// Number of the GPUs, over all nodes.
+    pub gpus: u32,
 }

@@ -48,6 +48,7 @@ pub fn draft(name: &str, tasks: u32, elements: u32, restarts: u32) -> JobDraft {
         interactive: false,
         files: muster_model::OutputFiles::default(),
         sweep: None,
+        notices: Vec::new(),
     };
     JobDraft { spec, payload, after: Vec::new() }
 }

@@ -7,6 +7,7 @@ mod checkpoint;
 mod container;
 mod directive;
 mod listener;
+mod notices;
 pub mod operator;
 mod output;
 pub mod quote;
@@ -16,6 +17,7 @@ mod shape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use muster_model::notice::NoticeRule;
 use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
 use muster_model::sweep::Sweep;
@@ -36,6 +38,8 @@ pub struct ScriptInput<'a> {
     pub workdir: Option<&'a str>,
     /// Parameters of a sweep; `None` for other jobs.
     pub sweep: Option<&'a Sweep>,
+    /// Rules of the notices about the job.
+    pub notices: &'a [NoticeRule],
     /// Patterns of the output files.
     pub files: &'a OutputFiles,
     /// Options for Slurm only.

@@ -6,7 +6,7 @@ use muster_model::{JobSpec, Span, Topology, TopologyRule, Unsupported, WorkloadK
 
 use super::directive::{Directive, directive_value};
 use super::shape::{Component, components};
-use super::{ScriptInput, checkpoint, listener, output, quote};
+use super::{ScriptInput, checkpoint, listener, notices, output, quote};
 
 /// Default of `KillWait` in slurm.conf.
 const KILL_WAIT: Span = Span::from_secs(30);
@@ -68,6 +68,7 @@ pub(super) fn request(source: &ScriptInput<'_>) -> Result<SbatchRequest, Vec<Uns
     accounting_options(spec, slurm, &mut directives);
     when(source, &mut directives);
     ending(source, &mut directives);
+    directives.extend(notices::options(source.notices, &mut warnings));
     // 3. Sizes; components after the first are on their own lines.
     let mut roles = components(spec, slurm, &mut warnings, &mut unfit);
     let mut shared = resources(spec, slurm);

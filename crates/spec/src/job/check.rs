@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::job::{Dependency, JobSpec, NodeConstraint};
+use muster_model::notice::NoticeRule;
 use muster_model::payload::TaskCommand;
 use muster_model::{
     AdvanceReservationName, NodeName, PayloadId, Protection, QueueName, Span, TaskGroup, Time,
@@ -19,7 +20,8 @@ use crate::job::fit::EligibleNodes;
 use crate::job::kind::KindValue;
 use crate::job::shape::{GroupFields, contradiction};
 use crate::job::{
-    CheckedJob, ParsedJob, elastic, ending, kind, kubernetes, payload, ray, slurm, sweep, topology,
+    CheckedJob, ParsedJob, elastic, ending, kind, kubernetes, notify, payload, ray, slurm, sweep,
+    topology,
 };
 use crate::quantity::{EarliestStart, span_text};
 use crate::site::SubmissionSite;
@@ -57,6 +59,7 @@ pub(super) fn check(
     let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
     let restart = kind::restart(word, job, ending::restart(job, problems), problems);
     let files = payload::files(job, problems);
+    let notices = notices(job, problems);
     let slurm = slurm::of_job(job, problems);
     let kubernetes = kubernetes::of_job(job, problems);
     let (sweep, points) = sweep::of_job(document, word, problems).unzip();
@@ -95,6 +98,7 @@ pub(super) fn check(
         workdir,
         files,
         sweep,
+        notices,
         slurm,
         kubernetes,
         verify: job.verify.as_ref().is_some_and(|verify| verify.value.0),
@@ -158,6 +162,12 @@ fn environment(
 ) -> BTreeMap<String, String> {
     let env = job.env.as_ref();
     env.map(|env| payload::environment(env, warnings, problems)).unwrap_or_default()
+}
+
+/// Returns the rules of the notices about the job.
+fn notices(job: &JobDocument, problems: &mut Problems) -> Vec<NoticeRule> {
+    let written = job.notify.as_ref();
+    written.map(|written| notify::rules(&written.value, problems)).unwrap_or_default()
 }
 
 /// Returns the time at one size after which an elastic job may be restarted with more tasks.

@@ -8,6 +8,7 @@ use crate::job::fields::{
     Gpus, JobName, KindWord, Length, LengthOrNone, MAX_TASKS, Model, NodeNames, Program, Protect,
     ReplicaRange, RestartRule, SignalName, Size, TaskRange,
 };
+use crate::job::notify::Notify;
 use crate::job::ray::runtime_env::RuntimeEnv;
 use crate::job::sweep::fields::{EarlyStops, MetricDocument, Params};
 
@@ -122,6 +123,10 @@ document! {
         /// Time for which it cannot be preempted once it holds its GPUs: `always`, a time such as
         /// 30m, or `none` (the default). With any protection it never starts on borrowed quota.
         "protect" protect: Protect,
+        /// Addresses that are told when it ends, is preempted, leaves its GPUs idle, or comes near its time
+        /// limit: a mail address, a URL, or a mapping with other events or a command. `none` for no notices.
+        /// By default those of the user's own file, `~/.config/muster/notify.yaml`.
+        "notify" notify: OneOrMany<Notify>,
         /// Labels that its nodes must carry: `{pool: train}`.
         "labels" labels: Named<Text>,
         /// Nodes that must not be used, such as `node07` or `node[01-04]`.

@@ -10,6 +10,7 @@ pub(crate) mod fields;
 mod fit;
 mod kind;
 mod kubernetes;
+pub(crate) mod notify;
 mod overrides;
 mod payload;
 mod ray;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use muster_model::job::DependencyKind;
 use muster_model::kubernetes::KubernetesOptions;
+use muster_model::notice::NoticeRule;
 use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
 use muster_model::sweep::Sweep;
@@ -86,6 +88,8 @@ pub struct CheckedJob {
     pub files: OutputFiles,
     /// Parameters of a sweep, whose points are the indices of the array; `None` for other jobs.
     pub sweep: Option<Sweep>,
+    /// Rules of the notices about the job.
+    pub notices: Vec<NoticeRule>,
     /// Options for Slurm only.
     pub slurm: SlurmOptions,
     /// Options for Kubernetes only.
@@ -111,11 +115,27 @@ pub fn parse(
     file: Option<&str>,
     overrides: &Map<String, Value>,
 ) -> Result<Vec<ParsedJob>, Diagnostics> {
+    parse_with_notices(source, file, overrides, None)
+}
+
+/// Reads every job of a text, as [`parse`] does. `notices` is a user's own file of notices, text and
+/// name, for documents that have no `notify`.
+///
+/// # Errors
+/// Everything that is wrong with the file of notices, or with the text or the options by themselves.
+pub fn parse_with_notices(
+    source: &str,
+    file: Option<&str>,
+    overrides: &Map<String, Value>,
+    notices: Option<(&str, &str)>,
+) -> Result<Vec<ParsedJob>, Diagnostics> {
+    let defaults = notices.map(|(text, name)| notify::read_file(text, name)).transpose()?;
     let mut sources = Sources::new(source, file);
     let mut problems = Problems::default();
     // 1. Text to trees, options to entries.
     let mut nodes = yaml::read(source, &mut problems);
     let options = overrides::entries(overrides, &mut sources, &mut problems);
+    let defaults = overrides::entries(&defaults.unwrap_or_default(), &mut sources, &mut problems);
     let sources = Arc::new(sources);
     if problems.len() > 0 {
         return Err(problems.into_diagnostics(&sources));
@@ -141,6 +161,7 @@ pub fn parse(
             continue;
         }
         overrides::merge(&mut node, &options);
+        overrides::fill(&mut node, &defaults);
         if let Some(fields) = JobDocument::read(&node, ROOT, &mut problems) {
             let place = node.place;
             let sources = Arc::clone(&sources);

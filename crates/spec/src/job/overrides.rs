@@ -82,6 +82,16 @@ pub(super) fn merge(node: &mut Node, options: &[YamlEntry]) {
     }
 }
 
+/// Adds defaults to a document, for fields that it does not have.
+pub(super) fn fill(node: &mut Node, defaults: &[YamlEntry]) {
+    let Value::Map(entries) = &mut node.value else { return };
+    for default in defaults {
+        if !entries.iter().any(|entry| entry.key == default.key) {
+            entries.push(default.clone());
+        }
+    }
+}
+
 fn node(value: &Json, place: Place, depth: usize) -> Result<Node, &'static str> {
     if depth == 0 {
         return Err("nested too deep");

@@ -9,6 +9,7 @@ mod hostile;
 mod kubernetes;
 mod meaning;
 mod mistakes;
+mod notify;
 mod partitions;
 mod properties;
 mod quantities;

@@ -65,6 +65,7 @@ pub(crate) fn draft(
         interactive: false,
         files: muster_model::OutputFiles::default(),
         sweep: None,
+        notices: Vec::new(),
     };
     JobDraft { spec, payload, after: Vec::new() }
 }

@@ -270,6 +270,7 @@ impl ScenarioWorld {
                 interactive: false,
                 files: muster_model::OutputFiles::default(),
                 sweep: None,
+                notices: Vec::new(),
             };
             let spec = JobSpec { begin: job.begin.map(|begin| begin.at(self.now)), ..job.spec };
             let known = SubmittedJob {

@@ -141,6 +141,7 @@ fn render(checked: &CheckedJob) -> Result<GeneratedScript, Failure> {
         env: &checked.env,
         workdir: workdir.as_deref(),
         sweep: checked.sweep.as_ref(),
+        notices: &checked.notices,
         files: &checked.files,
         slurm: &checked.slurm,
         directory: None,

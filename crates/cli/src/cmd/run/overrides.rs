@@ -120,6 +120,10 @@ pub struct Overrides {
     /// Checkpoint signal and how long before the time limit it is sent: USR1@60s
     #[arg(long, alias = "signal", value_name = "SIGNAL@TIME")]
     checkpoint: Option<String>,
+    /// Address that is told when the job ends, is preempted, leaves its GPUs idle, or comes near its time limit: a
+    /// mail address or a URL; none for no notices
+    #[arg(long, value_name = "ADDRESS")]
+    notify: Vec<String>,
     /// Node label that is required
     #[arg(long, value_name = "NAME=VALUE")]
     label: Vec<String>,
@@ -201,9 +205,12 @@ impl Overrides {
 
     /// Adds the fields with lists and mappings.
     fn add_lists(&self, fields: &mut Map<String, Value>) -> Result<()> {
-        for (name, values) in
-            [("gpu", &self.gpu), ("after", &self.after), ("exclude", &self.exclude)]
-        {
+        for (name, values) in [
+            ("gpu", &self.gpu),
+            ("after", &self.after),
+            ("exclude", &self.exclude),
+            ("notify", &self.notify),
+        ] {
             if !values.is_empty() {
                 fields.insert(name.to_owned(), json!(values));
             }

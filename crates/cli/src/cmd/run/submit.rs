@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::exit::Failure;
+use crate::notify_file;
 use crate::on;
 use crate::source::SourceText;
 
@@ -35,6 +36,7 @@ pub async fn submit(
     order: &SubmitOptions,
 ) -> Result<Vec<SubmitResponse>> {
     let env = environment(app);
+    let notify_file = notify_file::read()?;
     let workdir =
         std::env::current_dir().context("the working directory does not exist any more")?;
     let workdir = workdir
@@ -48,6 +50,7 @@ pub async fn submit(
             source: text.source.clone(),
             file: text.file.clone(),
             overrides: order.fields.clone(),
+            notify_file: notify_file.clone(),
             env: env.clone(),
             workdir: workdir.clone(),
             umask: mask(),

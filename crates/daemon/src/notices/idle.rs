@@ -1,0 +1,169 @@
+//! Jobs that hold GPUs and leave them idle, found by looking at the loads now and then.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use muster_model::notice::NoticeEvent;
+use muster_model::unit::{Span, Time};
+use muster_model::view::{GpuLoadView, IdleView, NodeView};
+use muster_model::{ElementId, NodeName};
+
+use crate::store::TimedEvent;
+
+/// A GPU counts as idle below this many percent, as in `muster top`.
+const IDLE_BELOW_PERCENT: u8 = 5;
+/// Time after which a job that leaves all its GPUs idle is marked.
+const IDLE_AFTER: Span = Span::from_secs(1800);
+/// Longest time between two looks for which the GPUs count as idle in between.
+const LONGEST_GAP: Span = Span::from_secs(300);
+
+/// Elements of jobs of which all GPUs are idle, with the time since when.
+#[derive(Debug, Default)]
+pub(crate) struct IdleWatch {
+    looks: Mutex<Looks>,
+}
+
+#[derive(Debug, Default)]
+struct Looks {
+    last: Option<Time>,
+    idle: BTreeMap<ElementId, IdleElement>,
+}
+
+/// Element of which all GPUs were idle at every look since an instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct IdleElement {
+    since: Time,
+    devices: Vec<(NodeName, u16)>,
+}
+
+impl IdleWatch {
+    /// Takes the loads of this instant. An element is idle if the load of each of its GPUs is known and low; on other
+    /// GPUs than at the last look it begins anew.
+    pub(crate) fn observe(&self, now: Time, nodes: &[NodeView], loads: &[GpuLoadView]) {
+        let busy: BTreeMap<(&NodeName, u16), u8> = loads
+            .iter()
+            .filter_map(|gpu| Some(((&gpu.node, gpu.index), gpu.load?.busy_percent?)))
+            .collect();
+        let mut held: BTreeMap<ElementId, Vec<(NodeName, u16)>> = BTreeMap::new();
+        for node in nodes {
+            for device in &node.devices {
+                for element in &device.elements {
+                    held.entry(*element).or_default().push((node.name.clone(), device.index));
+                }
+            }
+        }
+        let is_idle = |(node, index): &(NodeName, u16)| {
+            busy.get(&(node, *index)).is_some_and(|busy| *busy < IDLE_BELOW_PERCENT)
+        };
+        held.retain(|_, devices| devices.iter().all(is_idle));
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let gap = looks.last.replace(now).map(|last| now.since(last));
+        let before = std::mem::take(&mut looks.idle);
+        let is_continued = gap.is_some_and(|gap| gap <= LONGEST_GAP);
+        looks.idle = held
+            .into_iter()
+            .map(|(element, devices)| {
+                let earlier = before.get(&element).filter(|earlier| earlier.devices == devices);
+                let since = earlier.filter(|_| is_continued).map_or(now, |earlier| earlier.since);
+                (element, IdleElement { since, devices })
+            })
+            .collect();
+    }
+
+    /// Returns the elements that have been idle for long, with their jobs in order.
+    pub(crate) fn marked(&self, now: Time) -> Vec<IdleView> {
+        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_long = |idle: &IdleElement| now.since(idle.since) >= IDLE_AFTER;
+        let long = looks.idle.iter().filter(|(_, idle)| is_long(idle));
+        long.map(|(element, idle)| IdleView {
+            element: *element,
+            since: idle.since,
+            gpus: u32::try_from(idle.devices.len()).unwrap_or(u32::MAX),
+        })
+        .collect()
+    }
+}
+
+/// Returns the event of an element that is marked as idle; each stretch of idleness has one.
+pub(super) fn event(now: Time, idle: &IdleView, is_array: bool) -> TimedEvent {
+    let place = if is_array { format!("element {}: ", idle.element.index) } else { String::new() };
+    let gpus = if idle.gpus == 1 {
+        "its GPU has".to_owned()
+    } else {
+        format!("its {} GPUs have", idle.gpus)
+    };
+    TimedEvent {
+        job: idle.element.job,
+        event: NoticeEvent::Idle,
+        rule: None,
+        mark: format!("{}.{}", idle.element.index, idle.since.0),
+        text: format!(
+            "{place}{gpus} been under {IDLE_BELOW_PERCENT} % busy for {}",
+            now.since(idle.since)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::JobId;
+    use muster_model::view::GpuLoad;
+
+    use super::*;
+    use crate::notices::tests::{device, node};
+
+    fn loads(busy: &[Option<u8>]) -> Vec<GpuLoadView> {
+        let load = |busy: &Option<u8>| Some(GpuLoad { busy_percent: *busy, ..GpuLoad::default() });
+        let view = |(index, busy)| GpuLoadView { node: "n1".into(), index, load: load(busy) };
+        (0..).zip(busy).map(view).collect()
+    }
+
+    fn minutes(n: u64) -> Time {
+        Time(n * 60_000)
+    }
+
+    #[test]
+    fn a_job_is_marked_after_half_an_hour_on_idle_gpus_and_only_then() {
+        let element = ElementId::single(JobId(1));
+        let other = ElementId::single(JobId(2));
+        let nodes = vec![node(vec![
+            device(0, &[element]),
+            device(1, &[element]),
+            device(2, &[other]),
+            device(3, &[]),
+        ])];
+        let watch = IdleWatch::default();
+        let jobs =
+            |now| watch.marked(now).iter().map(|idle| idle.element.job.0).collect::<Vec<_>>();
+        for minute in 0..=29 {
+            watch.observe(minutes(minute), &nodes, &loads(&[Some(0), Some(4), Some(50), Some(0)]));
+            assert_eq!(jobs(minutes(minute)), [0; 0], "minute {minute}");
+        }
+        watch.observe(minutes(30), &nodes, &loads(&[Some(0), Some(4), Some(50), Some(0)]));
+        assert_eq!(jobs(minutes(30)), [1]);
+        let marked = watch.marked(minutes(30));
+        assert_eq!((marked[0].since, marked[0].gpus), (minutes(0), 2));
+        // One busy GPU, or one whose load is unknown, ends it.
+        watch.observe(minutes(31), &nodes, &loads(&[Some(0), Some(5), Some(50), Some(0)]));
+        assert_eq!(jobs(minutes(31)), [0; 0]);
+        watch.observe(minutes(32), &nodes, &loads(&[Some(0), None, Some(0), Some(0)]));
+        assert_eq!(jobs(minutes(100)), [2], "since minute 32 the other one is idle");
+    }
+
+    #[test]
+    fn neither_a_gap_nor_other_gpus_count_as_idle_time() {
+        let element = ElementId::single(JobId(1));
+        let on = |index| {
+            vec![node(vec![device(0, &[element][index..]), device(1, &[element][..index])])]
+        };
+        let watch = IdleWatch::default();
+        let idle = loads(&[Some(0), Some(0)]);
+        watch.observe(minutes(0), &on(0), &idle);
+        watch.observe(minutes(60), &on(0), &idle);
+        assert!(watch.marked(minutes(60)).is_empty(), "nobody looked for an hour");
+        for minute in 61..95 {
+            watch.observe(minutes(minute), &on(1), &idle);
+        }
+        assert_eq!(watch.marked(minutes(94)).first().unwrap().since, minutes(61));
+    }
+}

@@ -1,0 +1,208 @@
+//! Sends notices: takes those that are due from the store, has a process of the job's user send each, and records the
+//! result. Also finds the events that come with time: a limit that is near, GPUs that are idle.
+
+mod helper;
+mod idle;
+mod limit;
+mod look;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_model::UserName;
+use muster_model::unit::Time;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+pub(crate) use idle::IdleWatch;
+pub(crate) use look::Look;
+
+use crate::clock::Clock;
+use crate::dispatch::Handle;
+use crate::failure::ApiFailure;
+use crate::store::{DueNotice, HistoryReader, NoticeTry};
+
+/// Most notices that are sent at once, and of one user: an address that hangs must not keep those of others.
+const AT_ONCE: (usize, usize) = (8, 2);
+/// Most notices that are read at once.
+const READ: u32 = 256;
+/// Shortest time between two looks at the store, where every change of any job may bring a notice.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Longest time between two looks.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Parts that send notices.
+pub(crate) struct NoticeSender {
+    /// Reader of the notices.
+    pub(crate) reader: HistoryReader,
+    /// Dispatcher, which writes results.
+    pub(crate) handle: Handle,
+    /// Clock of the daemon.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Revision, which changes when there may be a new notice.
+    pub(crate) revision: watch::Receiver<u64>,
+    /// Name of this machine in notices.
+    pub(crate) host: String,
+    /// Program that sends one notice, which it gets on standard input.
+    pub(crate) program: Vec<OsString>,
+    /// True if the program changes to the user of the notice.
+    pub(crate) as_user: bool,
+}
+
+/// Sends notices and looks for timed events until the daemon stops.
+pub(crate) fn spawn(sender: NoticeSender, look: Look, stop: &watch::Sender<bool>) {
+    let mut stops = stop.subscribe();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = look.run() => {}
+            _ = stops.wait_for(|is_stopping| *is_stopping) => {}
+        }
+    });
+    if sender.program.is_empty() {
+        return;
+    }
+    let mut stops = stop.subscribe();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = sender.run() => {}
+            _ = stops.wait_for(|is_stopping| *is_stopping) => {}
+        }
+    });
+}
+
+impl NoticeSender {
+    /// Sends notices for ever.
+    async fn run(mut self) {
+        let mut sending = Sending::default();
+        loop {
+            let next = match self.due().await {
+                Ok((due, next)) => {
+                    for notice in due {
+                        sending.start(notice, &self);
+                    }
+                    next
+                }
+                Err(error) => {
+                    tracing::warn!(?error, "the notices cannot be read");
+                    None
+                }
+            };
+            tokio::time::sleep(PAUSE).await;
+            let until = next.map(|next| Duration::from_millis(next.since(self.clock.now()).0));
+            tokio::select! {
+                Some(done) = sending.next() => self.record(done, &mut sending).await,
+                changed = self.revision.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(until.unwrap_or(LONGEST).min(LONGEST)) => {}
+            }
+        }
+    }
+
+    async fn due(&self) -> Result<(Vec<DueNotice>, Option<Time>), ApiFailure> {
+        let reader = self.reader.clone();
+        let now = self.clock.now();
+        tokio::task::spawn_blocking(move || reader.due_notices(now, READ))
+            .await
+            .map_err(|error| ApiFailure::Internal(error.to_string()))?
+            .map_err(ApiFailure::Store)
+    }
+
+    /// Records the result of a try; while the store cannot be written, the notice counts as being sent.
+    async fn record(&self, done: NoticeTry, sending: &mut Sending) {
+        if let Err(error) = &done.result {
+            tracing::warn!(
+                job = %done.notice.order.notice.job,
+                to = done.notice.order.to.label(),
+                error,
+                "a notice could not be sent"
+            );
+        }
+        let id = done.notice.id;
+        while let Err(error) = self.handle.notice_tried(done.clone()).await {
+            tracing::warn!(?error, "the result of a notice cannot be written");
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        sending.forget(id);
+    }
+}
+
+/// Notices that are being sent.
+#[derive(Default)]
+struct Sending {
+    processes: JoinSet<NoticeTry>,
+    /// Keys and users of the notices, until the result is written.
+    notices: BTreeSet<(i64, UserName)>,
+}
+
+impl Sending {
+    /// Starts to send a notice, unless it is being sent or too many are; those are due again later.
+    fn start(&mut self, notice: DueNotice, sender: &NoticeSender) {
+        let user = notice.order.notice.user.clone();
+        let of_user = self.notices.iter().filter(|(_, other)| *other == user).count();
+        let is_sent = self.notices.iter().any(|(id, _)| *id == notice.id);
+        if is_sent || self.notices.len() >= AT_ONCE.0 || of_user >= AT_ONCE.1 {
+            return;
+        }
+        self.notices.insert((notice.id, user));
+        let program = sender.program.clone();
+        let mut order = notice.order.clone();
+        order.host.clone_from(&sender.host);
+        order.sender = order.sender.filter(|_| sender.as_user);
+        self.processes.spawn(async move {
+            let result = helper::send(&program, &order).await;
+            NoticeTry { notice, result }
+        });
+    }
+
+    /// Returns the next result; `None` when nothing is being sent.
+    async fn next(&mut self) -> Option<NoticeTry> {
+        match self.processes.join_next().await? {
+            Ok(done) => Some(done),
+            // The task panicked, which it has logged; its notice is sent again by the next daemon.
+            Err(_) => None,
+        }
+    }
+
+    fn forget(&mut self, id: i64) {
+        self.notices.retain(|(other, _)| *other != id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::view::{DeviceView, NodeView};
+    use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli};
+
+    /// Returns a view of a node with these devices.
+    pub(super) fn node(devices: Vec<DeviceView>) -> NodeView {
+        NodeView {
+            name: "n1".into(),
+            up: true,
+            drained: None,
+            drain: None,
+            cpus: CpuMilli(0),
+            cpus_used: CpuMilli(0),
+            memory: Bytes(0),
+            memory_used: Bytes(0),
+            devices,
+            advance_reservations: Vec::new(),
+        }
+    }
+
+    /// Returns a view of a device that these elements hold.
+    pub(super) fn device(index: u16, elements: &[ElementId]) -> DeviceView {
+        DeviceView {
+            index,
+            model: "h100".into(),
+            memory: Bytes(0),
+            is_virtual: false,
+            used: GpuMilli(0),
+            foreign: false,
+            foreign_processes: Vec::new(),
+            drained: false,
+            drain: None,
+            elements: elements.to_vec(),
+        }
+    }
+}

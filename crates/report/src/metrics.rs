@@ -1,0 +1,335 @@
+//! Figures of a site in the text format of Prometheus: `muster metrics`. Names end in their units, as its
+//! guidelines ask: <https://prometheus.io/docs/practices/naming/>.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
+
+use muster_model::unit::Time;
+use muster_model::view::{
+    DaemonCounters, GpuLoadView, IdleView, JobState, JobView, NodeView, QueueView, QuotaView,
+};
+use muster_model::{GpuMilli, UserName};
+
+use crate::reason;
+
+/// State of a site, as its routes give it.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteState<'a> {
+    /// Present time by the clock of the site.
+    pub now: Time,
+    /// Jobs that wait or run.
+    pub jobs: &'a [JobView],
+    /// All queues.
+    pub queues: &'a [QueueView],
+    /// All nodes.
+    pub nodes: &'a [NodeView],
+    /// Loads of GPUs; empty where none can be read.
+    pub loads: &'a [GpuLoadView],
+    /// Elements of jobs that leave their GPUs idle.
+    pub idle: &'a [IdleView],
+    /// Work of the daemon; `None` for other schedulers.
+    pub counters: Option<&'a DaemonCounters>,
+    /// Number of warnings that the daemon shows to users.
+    pub warnings: usize,
+}
+
+/// Returns all metrics.
+#[must_use]
+pub fn metrics(site: &SiteState<'_>) -> String {
+    let mut text = MetricsText::default();
+    jobs(site, &mut text);
+    queues(site, &mut text);
+    nodes(site, &mut text);
+    loads(site, &mut text);
+    if let Some(counters) = site.counters {
+        daemon(counters, site.warnings, &mut text);
+    }
+    text.0
+}
+
+/// Text of metrics that are complete: each has its help, its type and all its values together.
+#[derive(Default)]
+struct MetricsText(String);
+
+impl MetricsText {
+    /// Adds a gauge with its values by labels.
+    fn gauge<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        labels: [&str; N],
+        values: impl IntoIterator<Item = ([String; N], impl Display)>,
+    ) {
+        self.metric((name, "gauge", help), labels, values);
+    }
+
+    fn metric<const N: usize>(
+        &mut self,
+        (name, kind, help): (&str, &str, &str),
+        labels: [&str; N],
+        values: impl IntoIterator<Item = ([String; N], impl Display)>,
+    ) {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_none() {
+            return;
+        }
+        let _ = writeln!(self.0, "# HELP muster_{name} {help}\n# TYPE muster_{name} {kind}");
+        for (of_labels, value) in values {
+            let pairs: Vec<String> = labels
+                .iter()
+                .zip(&of_labels)
+                .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
+                .collect();
+            let pairs =
+                if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+            let _ = writeln!(self.0, "muster_{name}{pairs} {value}");
+        }
+    }
+}
+
+/// Escapes the value of a label.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Returns GPUs as a decimal number.
+fn whole(gpus: GpuMilli) -> f64 {
+    f64::from(gpus.0) / 1000.0
+}
+
+fn jobs(site: &SiteState<'_>, text: &mut MetricsText) {
+    let mut by_state: BTreeMap<[String; 2], u64> = BTreeMap::new();
+    let mut by_reason: BTreeMap<[String; 2], u64> = BTreeMap::new();
+    let mut oldest: BTreeMap<[String; 1], u64> = BTreeMap::new();
+    let mut held: BTreeMap<UserName, u64> = BTreeMap::new();
+    for job in site.jobs {
+        let queue = || job.queue.to_string();
+        *by_state.entry([queue(), job.state.word().to_owned()]).or_default() += 1;
+        let waiting = match &job.array {
+            Some(array) => u64::from(array.waiting),
+            None => u64::from(matches!(job.state, JobState::Pending | JobState::Held)),
+        };
+        if let Some(reason) = job.waiting_for.as_ref().filter(|_| waiting > 0) {
+            *by_reason.entry([queue(), reason::word(reason).to_owned()]).or_default() += waiting;
+        }
+        if job.state == JobState::Pending {
+            let waits = site.now.since(job.submitted).0 / 1000;
+            let longest = oldest.entry([queue()]).or_default();
+            *longest = waits.max(*longest);
+        }
+        let tasks = job.elements.iter().filter(|element| crate::ps::holds(element.state));
+        let tasks = tasks.flat_map(|element| &element.tasks);
+        let gpus: u64 = tasks.map(|task| task.devices.len() as u64 * u64::from(task.share.0)).sum();
+        *held.entry(job.user.clone()).or_default() += gpus;
+    }
+    text.gauge(
+        "jobs",
+        "Jobs that have not ended, by the state of their least advanced element.",
+        ["queue", "state"],
+        by_state,
+    );
+    text.gauge(
+        "waiting_elements",
+        "Elements of jobs that wait, by the reason of the first of each job.",
+        ["queue", "reason"],
+        by_reason,
+    );
+    text.gauge(
+        "oldest_waiting_seconds",
+        "Time since the submission of the pending job that has waited longest.",
+        ["queue"],
+        oldest,
+    );
+    let held = held.into_iter().filter(|(_, milli)| *milli > 0);
+    text.gauge(
+        "user_gpus",
+        "GPUs that the jobs of a user hold.",
+        ["user"],
+        held.map(|(user, milli)| ([user.to_string()], milli as f64 / 1000.0)),
+    );
+}
+
+fn queues(site: &SiteState<'_>, text: &mut MetricsText) {
+    let models = |queue: &'_ QueueView| -> Vec<([String; 2], QuotaView)> {
+        let labels = |gpus: &QuotaView| [queue.name.to_string(), gpus.model.to_string()];
+        queue.gpus.iter().map(|gpus| (labels(gpus), gpus.clone())).collect()
+    };
+    let of_models = || site.queues.iter().flat_map(models);
+    text.gauge(
+        "queue_quota_gpus",
+        "Nominal quota of a queue.",
+        ["queue", "model"],
+        of_models().filter_map(|(labels, gpus)| Some((labels, whole(gpus.nominal?)))),
+    );
+    text.gauge(
+        "queue_used_gpus",
+        "GPUs that the jobs of a queue and of those below it hold.",
+        ["queue", "model"],
+        of_models().map(|(labels, gpus)| (labels, whole(gpus.used))),
+    );
+    text.gauge(
+        "queue_borrowed_gpus",
+        "GPUs that a queue holds beyond its nominal quota.",
+        ["queue", "model"],
+        of_models().map(|(labels, gpus)| (labels, whole(gpus.borrowed))),
+    );
+    let leaves = || site.queues.iter().filter(|queue| queue.is_leaf);
+    text.gauge(
+        "queue_share_ratio",
+        "Part of the decayed usage of all queues, from 0 to 1.",
+        ["queue"],
+        leaves().map(|queue| ([queue.name.to_string()], queue.share_ppm as f64 / 1e6)),
+    );
+}
+
+fn nodes(site: &SiteState<'_>, text: &mut MetricsText) {
+    text.gauge(
+        "node_up",
+        "1 if a node answers, 0 if it is lost.",
+        ["node"],
+        site.nodes.iter().map(|node| ([node.name.to_string()], u8::from(node.up))),
+    );
+    let mut gpus: BTreeMap<[String; 3], f64> = BTreeMap::new();
+    for node in site.nodes {
+        for device in &node.devices {
+            let labels =
+                |state: &str| [node.name.to_string(), device.model.to_string(), state.to_owned()];
+            let used = whole(device.used);
+            *gpus.entry(labels("held")).or_default() += used;
+            let rest = if device.foreign {
+                "used_outside"
+            } else if device.drained || node.drained.is_some() || !node.up {
+                "out_of_service"
+            } else {
+                "free"
+            };
+            *gpus.entry(labels(rest)).or_default() += 1.0 - used;
+        }
+    }
+    text.gauge(
+        "gpus",
+        "GPUs: held by jobs, free, used by processes outside Muster, or out of service.",
+        ["node", "model", "state"],
+        gpus,
+    );
+}
+
+fn loads(site: &SiteState<'_>, text: &mut MetricsText) {
+    let all = || site.loads.iter().filter_map(|gpu| Some((gpu, gpu.load?)));
+    let labels = |gpu: &GpuLoadView| [gpu.node.to_string(), gpu.index.to_string()];
+    text.gauge(
+        "gpu_busy_ratio",
+        "Part of about the last second in which a GPU computed, from 0 to 1.",
+        ["node", "gpu"],
+        all().filter_map(|(gpu, load)| Some((labels(gpu), f64::from(load.busy_percent?) / 100.0))),
+    );
+    text.gauge(
+        "gpu_memory_used_bytes",
+        "Memory of a GPU that is allocated.",
+        ["node", "gpu"],
+        all().filter_map(|(gpu, load)| Some((labels(gpu), load.memory_used?.0))),
+    );
+    text.gauge(
+        "gpu_power_watts",
+        "Power that a GPU draws.",
+        ["node", "gpu"],
+        all().filter_map(|(gpu, load)| Some((labels(gpu), load.power_watts?))),
+    );
+    let mut idle: BTreeMap<[String; 1], u64> = BTreeMap::new();
+    for one in site.idle {
+        let job = site.jobs.iter().find(|job| job.job == one.element.job);
+        let queue = job.map_or(String::new(), |job| job.queue.to_string());
+        *idle.entry([queue]).or_default() += u64::from(one.gpus);
+    }
+    text.gauge(
+        "idle_held_gpus",
+        "GPUs that jobs hold and have left idle for half an hour.",
+        ["queue"],
+        idle,
+    );
+}
+
+fn daemon(counters: &DaemonCounters, warnings: usize, text: &mut MetricsText) {
+    let seconds = |micros: u64| micros as f64 / 1e6;
+    for (name, help, value) in [
+        ("passes_total", "Scheduling passes since the daemon started.", counters.passes as f64),
+        (
+            "pass_seconds_total",
+            "Time spent in them, with writing the state.",
+            seconds(counters.pass_micros),
+        ),
+        ("starts_total", "Starts of elements that were ordered.", counters.starts as f64),
+        ("stops_total", "Stops of elements that were ordered.", counters.stops as f64),
+        (
+            "refused_starts_total",
+            "Tasks that could not be prepared on their node.",
+            counters.refused_starts as f64,
+        ),
+        (
+            "store_failures_total",
+            "Passes whose state could not be written.",
+            counters.store_failures as f64,
+        ),
+        (
+            "refused_plans_total",
+            "Plans that failed their check; each is a defect.",
+            counters.refused_plans as f64,
+        ),
+    ] {
+        text.metric((name, "counter", help), [], [([], value)]);
+    }
+    for (name, help, value) in [
+        (
+            "pass_seconds_max",
+            "Longest pass since the daemon started.",
+            seconds(counters.longest_pass_micros),
+        ),
+        ("notices_waiting", "Notices that are to be sent.", counters.notices_waiting as f64),
+        ("warnings", "Warnings that the daemon shows to users.", warnings as f64),
+    ] {
+        text.gauge(name, help, [], [([], value)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::view::GpuLoad;
+
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn metrics_of_a_site() {
+        let jobs = sample::contention();
+        let load = GpuLoad { busy_percent: Some(97), power_watts: Some(640), ..GpuLoad::default() };
+        let loads = [GpuLoadView { node: "gpu\"1".into(), index: 0, load: Some(load) }];
+        let counters =
+            DaemonCounters { passes: 3, pass_micros: 4_500, ..DaemonCounters::default() };
+        let text = metrics(&SiteState {
+            now: sample::after(60),
+            jobs: &jobs,
+            queues: &[],
+            nodes: &[],
+            loads: &loads,
+            idle: &[],
+            counters: Some(&counters),
+            warnings: 1,
+        });
+        insta::assert_snapshot!(text, @"");
+    }
+
+    #[test]
+    fn a_metric_without_values_is_left_out() {
+        let nothing = SiteState {
+            now: Time(0),
+            jobs: &[],
+            queues: &[],
+            nodes: &[],
+            loads: &[],
+            idle: &[],
+            counters: None,
+            warnings: 0,
+        };
+        assert_eq!(metrics(&nothing), "");
+    }
+}
