@@ -17,9 +17,10 @@ use crate::{binaries, cargo, tools};
 const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
 
 /// Versions that the tests run with; all need Python 3.10 or newer.
-const PINS: [&str; 6] = [
+const PINS: [&str; 7] = [
     "cloudpickle==3.1.3",
     "flit_core==4.2.0",
+    "mcp==2.3.0",
     "mypy==2.4.1",
     "pytest==9.2.0",
     "submitit==1.5.4",
@@ -66,7 +67,7 @@ fn interpreter(root: &Path) -> Result<PathBuf> {
     let content = format!("{}\n{}\n", PINS.join("\n"), root.display());
     // Without the client: an error in it must not look like a missing environment.
     let environment =
-        Venv { folder: &folder(root), content: &content, modules: "mypy, pytest, submitit" };
+        Venv { folder: &folder(root), content: &content, modules: "mcp, mypy, pytest, submitit" };
     environment.interpreter(system_python, &[], |python| venv::install(python, &PINS))
 }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::ExitCode;
 
 use muster_backends::supervise::become_account;
-use muster_model::notice::NoticeOrder;
+use muster_model::NoticeOrder;
 
 /// First argument that makes the binary send a notice.
 pub const NOTIFY: &str = "__notify";

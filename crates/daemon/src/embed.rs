@@ -19,8 +19,8 @@ use crate::auth::{DaemonMode, Peers};
 use crate::clock::Clock;
 use crate::dispatch::{Dispatcher, Handle, Published, SiteFacts};
 use crate::listen;
-use crate::notices::{self, IdleWatch, Look, NoticeSender};
-use crate::rest::{self, About, ApiState, GpuLoads};
+use crate::notices;
+use crate::rest::{self, About, ApiState};
 use crate::store::{HistoryReader, Retention, StateStore};
 
 /// Parts that a daemon is made of.
@@ -93,25 +93,6 @@ impl Core {
             socket: parts.socket,
             started: parts.clock.now(),
         };
-        let loads = Arc::new(GpuLoads::default());
-        let idle = Arc::new(IdleWatch::default());
-        let look = Look {
-            reader: parts.reader.clone(),
-            handle: handle.clone(),
-            clock: parts.clock.clone(),
-            site: site_seen.clone(),
-            loads: Arc::clone(&loads),
-            idle: Arc::clone(&idle),
-        };
-        let sender = NoticeSender {
-            reader: parts.reader.clone(),
-            handle: handle.clone(),
-            clock: parts.clock.clone(),
-            revision: revision_seen.clone(),
-            host: about.host.clone(),
-            program: parts.notice_program,
-            as_user: parts.mode == DaemonMode::System,
-        };
         let app = ApiState {
             handle: handle.clone(),
             reader: parts.reader.clone(),
@@ -121,8 +102,8 @@ impl Core {
             backend: parts.backend.clone(),
             about: Arc::new(about),
             stop: stop.clone(),
-            loads,
-            idle,
+            loads: Arc::default(),
+            idle: Arc::default(),
             snapshots: Arc::new(Semaphore::new(1)),
         };
         let mut dispatcher = Dispatcher {
@@ -148,7 +129,7 @@ impl Core {
         };
         dispatcher.boot(parts.queues)?;
 
-        notices::spawn(sender, look, &stop);
+        notices::spawn(&app, parts.notice_program);
 
         // A thread of its own, since durable writes block it.
         let runtime = tokio::runtime::Handle::current();

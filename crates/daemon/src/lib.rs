@@ -12,6 +12,7 @@ pub mod clock;
 mod dispatch;
 pub mod embed;
 pub mod failure;
+mod idle;
 mod listen;
 mod notices;
 mod orders;

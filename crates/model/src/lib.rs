@@ -21,6 +21,7 @@ pub mod job;
 pub mod kubernetes;
 pub mod node;
 pub mod notice;
+mod notice_order;
 pub mod outcome;
 pub mod output;
 pub mod payload;
@@ -57,6 +58,7 @@ pub use job::{
     Tier, Topology, TopologyRule, WorkloadKind,
 };
 pub use node::{Device, DeviceSet, Drain, Foreign, ForeignProcess, GpuModel, NodeSpec};
+pub use notice_order::NoticeOrder;
 pub use outcome::{Outcome, TaskExit};
 pub use output::OutputFiles;
 pub use payload::{Identity, Payload};

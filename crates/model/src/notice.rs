@@ -17,17 +17,17 @@ use crate::unit::{Span, Time};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeEvent {
-    /// Its first processes run.
+    /// Processes of the job run for the first time.
     Start,
-    /// It ended, well or badly.
+    /// The job ended, well or badly.
     End,
-    /// It ended, and not as done: failed, over its time limit, or cancelled.
+    /// The job ended, and not as done: failed, over its time limit, or cancelled.
     Failure,
-    /// It has to give up resources to another job.
+    /// The job has to give up resources to another one.
     Preemption,
-    /// Its GPUs have been idle for long.
+    /// All GPUs of the job have been idle for long.
     Idle,
-    /// Its time limit is near.
+    /// The time limit of the job is near.
     Limit,
 }
 
@@ -77,7 +77,7 @@ impl NoticeRule {
     }
 }
 
-/// Address of notices.
+/// Place that notices are sent to, with what is needed to send them.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeAddress {
@@ -159,19 +159,6 @@ pub struct Notice {
     pub text: String,
 }
 
-/// Order to the process that sends a notice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NoticeOrder {
-    /// Notice to send.
-    pub notice: Notice,
-    /// Address to send it to.
-    pub to: NoticeAddress,
-    /// Name of the machine whose daemon sends it.
-    pub host: String,
-    /// User to send it as; `None` for the user of the process.
-    pub sender: Option<crate::Identity>,
-}
-
 /// Notice of a job as `muster show` tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoticeView {
@@ -191,7 +178,7 @@ pub struct NoticeView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum NoticeState {
-    /// It is to be sent.
+    /// Neither sent nor given up.
     Waiting {
         /// Number of failed tries.
         tries: u32,
@@ -200,12 +187,12 @@ pub enum NoticeState {
         /// Error of the last try; `None` before the first.
         error: Option<String>,
     },
-    /// It was sent.
+    /// Accepted at its address.
     Sent {
         /// Instant at which it was sent.
         at: Time,
     },
-    /// It was given up.
+    /// Not to be tried again.
     GivenUp {
         /// Number of failed tries.
         tries: u32,

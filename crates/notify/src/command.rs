@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 
-use muster_model::notice::NoticeOrder;
+use muster_model::NoticeOrder;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::SendError;

@@ -11,7 +11,8 @@ mod webhook;
 
 use std::io;
 
-use muster_model::notice::{NoticeAddress, NoticeOrder};
+use muster_model::NoticeOrder;
+use muster_model::notice::NoticeAddress;
 use thiserror::Error;
 
 /// Failure to send a notice. Its text is shown to the user, in `muster show`.

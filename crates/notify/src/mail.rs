@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use muster_model::notice::NoticeOrder;
+use muster_model::NoticeOrder;
 
 use crate::command::feed;
 use crate::{SendError, message};

@@ -1,6 +1,7 @@
 //! Text of a notice: one sentence for chats and subjects, and the JSON that programs get.
 
-use muster_model::notice::{NoticeEvent, NoticeOrder};
+use muster_model::NoticeOrder;
+use muster_model::notice::NoticeEvent;
 use serde_json::{Value, json};
 
 /// Returns the notice as one line: `job 12 (train) on node1: failed after 2h: rank 0 exited with 1`.

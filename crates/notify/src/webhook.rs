@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_model::notice::{NoticeOrder, WebhookFormat};
+use muster_model::NoticeOrder;
+use muster_model::notice::WebhookFormat;
 use serde_json::{Value, json};
 use ureq::tls::{RootCerts, TlsConfig};
 

@@ -19,9 +19,9 @@ pub struct SiteState<'a> {
     pub now: Time,
     /// Jobs that wait or run.
     pub jobs: &'a [JobView],
-    /// All queues.
+    /// Queues, parents and leaves.
     pub queues: &'a [QueueView],
-    /// All nodes.
+    /// Nodes with their devices, lost ones too.
     pub nodes: &'a [NodeView],
     /// Loads of GPUs; empty where none can be read.
     pub loads: &'a [GpuLoadView],
@@ -33,7 +33,7 @@ pub struct SiteState<'a> {
     pub warnings: usize,
 }
 
-/// Returns all metrics.
+/// Returns the text that Prometheus reads.
 #[must_use]
 pub fn metrics(site: &SiteState<'_>) -> String {
     let mut text = MetricsText::default();

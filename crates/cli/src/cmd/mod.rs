@@ -19,6 +19,7 @@ pub mod init;
 pub mod inventory;
 pub mod logs;
 pub mod man;
+pub mod mcp;
 pub mod metrics;
 mod names;
 pub mod nodes;
@@ -99,6 +100,7 @@ pub enum CliCommand {
     Usage(usage::UsageArgs),
     Nodes(nodes::NodesArgs),
     Metrics(metrics::MetricsArgs),
+    Mcp(mcp::McpArgs),
     #[command(visible_alias = "reservations")]
     Reserve(Box<reserve::ReserveArgs>),
     Advise(Box<advise::AdviseArgs>),
@@ -158,6 +160,7 @@ impl CliCommand {
             | CliCommand::Queues(_)
             | CliCommand::Nodes(_)
             | CliCommand::Metrics(_)
+            | CliCommand::Mcp(_)
             | CliCommand::Top(_)
             | CliCommand::Names(_) => Endpoint::AnyCluster,
             CliCommand::StopDaemon(_)
@@ -207,6 +210,7 @@ pub async fn run_command(app: &App, command: CliCommand) -> Result<u8> {
         CliCommand::Usage(args) => usage::run(app, args).await,
         CliCommand::Nodes(args) => nodes::run(app, args).await,
         CliCommand::Metrics(args) => metrics::run(app, args).await,
+        CliCommand::Mcp(args) => mcp::run(app, args).await,
         CliCommand::Reserve(args) => reserve::run(app, *args).await,
         CliCommand::StopDaemon(args) => stop_daemon::run(app, args).await,
         CliCommand::Advise(args) => advise::run(app, &args).await,

@@ -10,6 +10,7 @@ mod devices;
 mod held;
 mod hostile;
 mod identity;
+mod notices;
 mod privacy;
 mod raw;
 mod restart;

@@ -4,36 +4,40 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_model::JobId;
+use muster_model::notice::NoticeEvent;
+use muster_model::unit::Time;
+use muster_model::view::IdleView;
 use tokio::sync::watch;
 
-use super::{IdleWatch, idle, limit};
+use super::limit;
 use crate::clock::Clock;
 use crate::dispatch::{Handle, SiteFacts};
 use crate::failure::ApiFailure;
+use crate::idle::{IDLE_BELOW_PERCENT, IdleWatch};
 use crate::rest::GpuLoads;
-use crate::store::HistoryReader;
+use crate::store::{HistoryReader, TimedEvent};
 
 /// Time between two looks, and so the exactness of notices about times.
 const EVERY: Duration = Duration::from_secs(20);
 
 /// Parts that look for events.
-pub(crate) struct Look {
+pub(super) struct Look {
     /// Reader of the rules.
-    pub(crate) reader: HistoryReader,
+    pub(super) reader: HistoryReader,
     /// Dispatcher, which knows the jobs and writes notices.
-    pub(crate) handle: Handle,
+    pub(super) handle: Handle,
     /// Clock of the daemon.
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     /// Nodes of the site.
-    pub(crate) site: watch::Receiver<Arc<SiteFacts>>,
-    /// Loads of GPUs.
-    pub(crate) loads: Arc<GpuLoads>,
+    pub(super) site: watch::Receiver<Arc<SiteFacts>>,
+    /// Reader of the loads, which keeps them for a second.
+    pub(super) loads: Arc<GpuLoads>,
     /// Jobs that leave their GPUs idle.
-    pub(crate) idle: Arc<IdleWatch>,
+    pub(super) idle: Arc<IdleWatch>,
 }
 
 impl Look {
-    /// Looks for ever.
+    /// Repeats the look until the task is dropped.
     pub(super) async fn run(self) {
         loop {
             tokio::time::sleep(EVERY).await;
@@ -59,7 +63,7 @@ impl Look {
         let mut events = limit::near(now, &jobs, &rules);
         for marked in self.idle.marked(now) {
             let job = jobs.iter().find(|job| job.job == marked.element.job);
-            events.extend(job.map(|job| idle::event(now, &marked, job.array.is_some())));
+            events.extend(job.map(|job| idle_event(now, &marked, job.array.is_some())));
         }
         if events.is_empty() { Ok(()) } else { self.handle.timed_events(events).await }
     }
@@ -77,5 +81,25 @@ impl Look {
         let read = read.map_err(|error| ApiFailure::Internal(error.to_string()))?;
         self.idle.observe(self.clock.now(), &nodes, &read);
         Ok(())
+    }
+}
+
+/// Returns the event of an element that is marked as idle; each stretch of idleness has one.
+fn idle_event(now: Time, idle: &IdleView, is_array: bool) -> TimedEvent {
+    let place = if is_array { format!("element {}: ", idle.element.index) } else { String::new() };
+    let gpus = if idle.gpus == 1 {
+        "its GPU has".to_owned()
+    } else {
+        format!("its {} GPUs have", idle.gpus)
+    };
+    TimedEvent {
+        job: idle.element.job,
+        event: NoticeEvent::Idle,
+        rule: None,
+        mark: format!("{}.{}", idle.element.index, idle.since.0),
+        text: format!(
+            "{place}{gpus} been under {IDLE_BELOW_PERCENT} % busy for {}",
+            now.since(idle.since)
+        ),
     }
 }

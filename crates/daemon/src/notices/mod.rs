@@ -1,10 +1,9 @@
 //! Sends notices: takes those that are due from the store, has a process of the job's user send each, and records the
 //! result. Also finds the events that come with time: a limit that is near, GPUs that are idle.
 
-mod helper;
-mod idle;
 mod limit;
 mod look;
+mod process;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,12 +15,13 @@ use muster_model::unit::Time;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-pub(crate) use idle::IdleWatch;
-pub(crate) use look::Look;
+use look::Look;
 
+use crate::auth::DaemonMode;
 use crate::clock::Clock;
 use crate::dispatch::Handle;
 use crate::failure::ApiFailure;
+use crate::rest::ApiState;
 use crate::store::{DueNotice, HistoryReader, NoticeTry};
 
 /// Most notices that are sent at once, and of one user: an address that hangs must not keep those of others.
@@ -34,39 +34,54 @@ const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Parts that send notices.
-pub(crate) struct NoticeSender {
+struct NoticeSender {
     /// Reader of the notices.
-    pub(crate) reader: HistoryReader,
+    reader: HistoryReader,
     /// Dispatcher, which writes results.
-    pub(crate) handle: Handle,
+    handle: Handle,
     /// Clock of the daemon.
-    pub(crate) clock: Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
     /// Revision, which changes when there may be a new notice.
-    pub(crate) revision: watch::Receiver<u64>,
+    revision: watch::Receiver<u64>,
     /// Name of this machine in notices.
-    pub(crate) host: String,
+    host: String,
     /// Program that sends one notice, which it gets on standard input.
-    pub(crate) program: Vec<OsString>,
+    program: Vec<OsString>,
     /// True if the program changes to the user of the notice.
-    pub(crate) as_user: bool,
+    as_user: bool,
 }
 
-/// Sends notices and looks for timed events until the daemon stops.
-pub(crate) fn spawn(sender: NoticeSender, look: Look, stop: &watch::Sender<bool>) {
-    let mut stops = stop.subscribe();
-    tokio::spawn(async move {
-        tokio::select! {
-            () = look.run() => {}
-            _ = stops.wait_for(|is_stopping| *is_stopping) => {}
-        }
-    });
-    if sender.program.is_empty() {
+/// Sends notices and looks for timed events until the daemon stops. Without a program nothing is sent.
+pub(crate) fn spawn(app: &ApiState, program: Vec<OsString>) {
+    let look = Look {
+        reader: app.reader.clone(),
+        handle: app.handle.clone(),
+        clock: app.clock.clone(),
+        site: app.site.clone(),
+        loads: Arc::clone(&app.loads),
+        idle: Arc::clone(&app.idle),
+    };
+    spawn_until_stop(look.run(), &app.stop);
+    if program.is_empty() {
         return;
     }
+    let sender = NoticeSender {
+        reader: app.reader.clone(),
+        handle: app.handle.clone(),
+        clock: app.clock.clone(),
+        revision: app.revision.clone(),
+        host: app.about.host.clone(),
+        program,
+        as_user: app.about.mode == DaemonMode::System,
+    };
+    spawn_until_stop(sender.run(), &app.stop);
+}
+
+fn spawn_until_stop(work: impl Future<Output = ()> + Send + 'static, stop: &watch::Sender<bool>) {
     let mut stops = stop.subscribe();
     tokio::spawn(async move {
         tokio::select! {
-            () = sender.run() => {}
+            () = work => {}
             _ = stops.wait_for(|is_stopping| *is_stopping) => {}
         }
     });
@@ -150,7 +165,7 @@ impl Sending {
         order.host.clone_from(&sender.host);
         order.sender = order.sender.filter(|_| sender.as_user);
         self.processes.spawn(async move {
-            let result = helper::send(&program, &order).await;
+            let result = process::send(&program, &order).await;
             NoticeTry { notice, result }
         });
     }
@@ -166,43 +181,5 @@ impl Sending {
 
     fn forget(&mut self, id: i64) {
         self.notices.retain(|(other, _)| *other != id);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use muster_model::view::{DeviceView, NodeView};
-    use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli};
-
-    /// Returns a view of a node with these devices.
-    pub(super) fn node(devices: Vec<DeviceView>) -> NodeView {
-        NodeView {
-            name: "n1".into(),
-            up: true,
-            drained: None,
-            drain: None,
-            cpus: CpuMilli(0),
-            cpus_used: CpuMilli(0),
-            memory: Bytes(0),
-            memory_used: Bytes(0),
-            devices,
-            advance_reservations: Vec::new(),
-        }
-    }
-
-    /// Returns a view of a device that these elements hold.
-    pub(super) fn device(index: u16, elements: &[ElementId]) -> DeviceView {
-        DeviceView {
-            index,
-            model: "h100".into(),
-            memory: Bytes(0),
-            is_virtual: false,
-            used: GpuMilli(0),
-            foreign: false,
-            foreign_processes: Vec::new(),
-            drained: false,
-            drain: None,
-            elements: elements.to_vec(),
-        }
     }
 }

@@ -15,7 +15,8 @@ use muster_backends::segments;
 use muster_model::view::{ElementView, JobView, MissingOutput};
 use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, Replicas};
 
-use super::{ApiState, JobPath, JsonBody, OptionalBody, Params, daemon};
+use super::enforcement::enforcement;
+use super::{ApiState, JobPath, JsonBody, OptionalBody, Params};
 use crate::auth::{Caller, OwnerAccount};
 use crate::failure::ApiFailure;
 use crate::store::{HistoryReader, StoredCommands};
@@ -57,7 +58,7 @@ pub(super) async fn one(
             .find(|idle| idle.element.job == job)
             .map(|idle| idle.since),
         notices: Vec::new(),
-        enforcement: daemon::enforcement(&app.backend.capabilities(), spec.as_deref()),
+        enforcement: enforcement(&app.backend.capabilities(), spec.as_deref()),
         now,
         job: as_seen_by(&caller, view),
     };

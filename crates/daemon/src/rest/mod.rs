@@ -5,6 +5,7 @@ mod advance_reservations;
 mod attach;
 mod daemon;
 mod elements;
+mod enforcement;
 mod extract;
 mod jobs;
 mod list;
@@ -34,7 +35,7 @@ use crate::auth::DaemonMode;
 use crate::clock::Clock;
 use crate::dispatch::{Handle, SiteFacts};
 use crate::failure::ApiFailure;
-use crate::notices::IdleWatch;
+use crate::idle::IdleWatch;
 use crate::store::HistoryReader;
 
 pub(crate) use muster_api::MAX_BODY_BYTES;

@@ -2,8 +2,9 @@
 //! were. Notices are written in the transaction of the event that they are about, so that a crash
 //! neither loses nor invents one. A notice may be sent twice if the daemon ends in between.
 
+use muster_model::NoticeOrder;
 use muster_model::notice::{
-    Notice, NoticeAddress, NoticeEvent, NoticeOrder, NoticeRule, NoticeState, NoticeView,
+    Notice, NoticeAddress, NoticeEvent, NoticeRule, NoticeState, NoticeView,
 };
 use muster_model::unit::{Span, Time};
 use muster_model::view::{JobState, JobView};
@@ -60,7 +61,7 @@ pub struct DueNotice {
 pub struct TimedEvent {
     /// Job that it is about.
     pub job: JobId,
-    /// Event.
+    /// Kind of the event.
     pub event: NoticeEvent,
     /// Index of the rule whose time it is; `None` for every rule with the event.
     pub rule: Option<u32>,

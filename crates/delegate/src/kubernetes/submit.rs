@@ -244,12 +244,7 @@ impl KubernetesScheduler {
         }
         sign(&mut rendered.objects, &name, &self.settings.user, &key, now);
         warnings.extend(checked.warnings.iter().chain(&rendered.warnings).cloned());
-        if !checked.notices.is_empty() {
-            warnings.push(format!(
-                "`{}` has `notify`: no notices are sent from Kubernetes",
-                checked.spec.name
-            ));
-        }
+        warnings.extend(unsent(&checked));
         Ok(PreparedJob { checked, rendered, key })
     }
 
@@ -458,6 +453,13 @@ fn api_of(object: &Value) -> &'static JobApi {
         object["kind"] == api.kind && group.is_some_and(|(group, _)| group == api.group)
     };
     APIS.iter().find(is_it).expect("a job is written as one of these kinds")
+}
+
+/// Returns a warning for a job with notices.
+fn unsent(checked: &CheckedJob) -> Option<String> {
+    let name = &checked.spec.name;
+    let has_notices = !checked.notices.is_empty();
+    has_notices.then(|| format!("`{name}` has `notify`: no notices are sent from Kubernetes"))
 }
 
 fn response(ready: &[PreparedJob], jobs: &[JobId], warnings: Vec<String>) -> SubmitResponse {

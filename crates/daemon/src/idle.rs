@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use muster_model::notice::NoticeEvent;
 use muster_model::unit::{Span, Time};
 use muster_model::view::{GpuLoadView, IdleView, NodeView};
 use muster_model::{ElementId, NodeName};
 
-use crate::store::TimedEvent;
-
 /// A GPU counts as idle below this many percent, as in `muster top`.
-const IDLE_BELOW_PERCENT: u8 = 5;
+pub(crate) const IDLE_BELOW_PERCENT: u8 = 5;
 /// Time after which a job that leaves all its GPUs idle is marked.
 const IDLE_AFTER: Span = Span::from_secs(1800);
 /// Longest time between two looks for which the GPUs count as idle in between.
@@ -84,33 +81,44 @@ impl IdleWatch {
     }
 }
 
-/// Returns the event of an element that is marked as idle; each stretch of idleness has one.
-pub(super) fn event(now: Time, idle: &IdleView, is_array: bool) -> TimedEvent {
-    let place = if is_array { format!("element {}: ", idle.element.index) } else { String::new() };
-    let gpus = if idle.gpus == 1 {
-        "its GPU has".to_owned()
-    } else {
-        format!("its {} GPUs have", idle.gpus)
-    };
-    TimedEvent {
-        job: idle.element.job,
-        event: NoticeEvent::Idle,
-        rule: None,
-        mark: format!("{}.{}", idle.element.index, idle.since.0),
-        text: format!(
-            "{place}{gpus} been under {IDLE_BELOW_PERCENT} % busy for {}",
-            now.since(idle.since)
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use muster_model::JobId;
-    use muster_model::view::GpuLoad;
+    use muster_model::view::{DeviceView, GpuLoad};
+    use muster_model::{Bytes, CpuMilli, GpuMilli, JobId};
 
     use super::*;
-    use crate::notices::tests::{device, node};
+
+    /// Returns a view of a node with these devices.
+    fn node(devices: Vec<DeviceView>) -> NodeView {
+        NodeView {
+            name: "n1".into(),
+            up: true,
+            drained: None,
+            drain: None,
+            cpus: CpuMilli(0),
+            cpus_used: CpuMilli(0),
+            memory: Bytes(0),
+            memory_used: Bytes(0),
+            devices,
+            advance_reservations: Vec::new(),
+        }
+    }
+
+    /// Returns a view of a device that these elements hold.
+    fn device(index: u16, elements: &[ElementId]) -> DeviceView {
+        DeviceView {
+            index,
+            model: "h100".into(),
+            memory: Bytes(0),
+            is_virtual: false,
+            used: GpuMilli(0),
+            foreign: false,
+            foreign_processes: Vec::new(),
+            drained: false,
+            drain: None,
+            elements: elements.to_vec(),
+        }
+    }
 
     fn loads(busy: &[Option<u8>]) -> Vec<GpuLoadView> {
         let load = |busy: &Option<u8>| Some(GpuLoad { busy_percent: *busy, ..GpuLoad::default() });
