@@ -22,7 +22,7 @@ use crate::query::{
     UsageQuery,
 };
 use crate::responder::{Call, Responder, RouteResponse, WaitMode};
-use crate::routes::{self, Method, RouteId};
+use crate::routes::{self, BodyKind, Method, RouteId};
 use crate::types::{
     ActionRequest, ActionResponse, AdvanceReservationList, BulkRequest, BulkResponse,
     ChangesResponse, DaemonInfo, DrainRequest, DropReservationRequest, ElementList, ErrorBody,
@@ -407,6 +407,23 @@ impl Client {
     /// Returns the OpenAPI document of the daemon.
     pub async fn openapi(&self) -> Result<Value, ClientError> {
         self.read(RouteId::OpenApi, None, None).await
+    }
+
+    /// Sends the request of another client of this API, such as a browser, and returns the response
+    /// as it is. Nothing is sent again.
+    pub async fn forward(&self, call: Call) -> Result<RouteResponse, ClientError> {
+        let Call { route, name, query, body } = call;
+        let some = |value: Value| Some(value).filter(|value| !value.is_null());
+        match self.exchange(route, name.as_deref(), some(query), some(body)).await? {
+            CallResponse::InProcess(response) => Ok(response),
+            CallResponse::Http(response) => match routes::route(route).response {
+                BodyKind::Bytes => {
+                    let bytes = wire::byte_stream(response).map_err(std::io::Error::other);
+                    Ok(RouteResponse::Bytes(bytes.boxed()))
+                }
+                _ => Ok(RouteResponse::Json(wire::whole_body(response).await?.to_vec())),
+            },
+        }
     }
 
     async fn read<T: DeserializeOwned>(

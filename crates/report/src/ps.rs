@@ -145,7 +145,8 @@ pub(crate) fn requested(job: &JobView) -> String {
 
 /// Returns the devices held now, or last: `0-4`, `node1:0-3`, `16 on 2 nodes`, `3 (0.5)`; `0 of 5`
 /// while the job is pending.
-pub(crate) fn gpus_held(job: &JobView, name_nodes: bool) -> String {
+#[must_use]
+pub fn gpus_held(job: &JobView, name_nodes: bool) -> String {
     let active: Vec<&ElementView> =
         job.elements.iter().filter(|element| holds(element.state)).collect();
     let shown: Vec<&ElementView> = match (&job.array, active.is_empty()) {
@@ -243,7 +244,10 @@ impl<'a> OtherJobs<'a> {
     }
 }
 
-pub(crate) fn note(job: &JobView, others: &OtherJobs<'_>, context: RenderContext) -> String {
+/// Returns the note of a job: why it is pending and when it starts, how far it is, how it ended. Text
+/// of users in it is not made safe for a terminal.
+#[must_use]
+pub fn note(job: &JobView, others: &OtherJobs<'_>, context: RenderContext) -> String {
     let mut parts = Vec::new();
     match &job.array {
         _ if job.service.is_some() => parts.extend(job.service.as_ref().map(ready)),

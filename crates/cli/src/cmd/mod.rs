@@ -40,6 +40,7 @@ pub mod simulate;
 pub mod stop_daemon;
 pub mod top;
 pub mod trace;
+pub mod ui;
 pub mod usage;
 pub mod verify;
 pub mod wait;
@@ -83,6 +84,7 @@ pub enum CliCommand {
     Run(Box<run::RunArgs>),
     Ps(ps::PsArgs),
     Top(top::TopArgs),
+    Ui(ui::UiArgs),
     Show(show::ShowArgs),
     Logs(logs::LogsArgs),
     Attach(attach::AttachArgs),
@@ -162,6 +164,7 @@ impl CliCommand {
             | CliCommand::Metrics(_)
             | CliCommand::Mcp(_)
             | CliCommand::Top(_)
+            | CliCommand::Ui(_)
             | CliCommand::Names(_) => Endpoint::AnyCluster,
             CliCommand::StopDaemon(_)
             | CliCommand::WhatIf(_)
@@ -193,6 +196,7 @@ pub async fn run_command(app: &App, command: CliCommand) -> Result<u8> {
         CliCommand::Run(args) => run::run(app, *args).await,
         CliCommand::Ps(args) => ps::run(app, args).await,
         CliCommand::Top(args) => top::run(app, args).await,
+        CliCommand::Ui(args) => ui::run(app, args).await,
         CliCommand::Show(args) => show::run(app, args).await,
         CliCommand::Logs(args) => logs::run(app, args).await,
         CliCommand::Attach(args) => attach::run(app, args).await,

@@ -50,6 +50,7 @@ fn every_verb_has_help_in_both_lengths() {
         "run",
         "ps",
         "top",
+        "ui",
         "show",
         "logs",
         "attach",

@@ -1,0 +1,104 @@
+// Start of the page: access, the view that the address names, and the refreshes.
+
+import { get, open } from "./api.js";
+import { el, show } from "./dom.js";
+import { follow } from "./live.js";
+import { job } from "./job.js";
+import { jobs } from "./jobs.js";
+import { nodes } from "./nodes.js";
+import { overview } from "./overview.js";
+import { queues } from "./queues.js";
+import { timeline } from "./timeline.js";
+
+// Each makes a view `{ title, node, refresh, end }` from the rest of the address. `refresh` reads and shows
+// the present state; `end` is called when another view replaces it.
+const VIEWS = { overview, jobs, job, timeline, queues, nodes };
+
+const main = document.getElementById("main");
+let view = null;
+
+/** Returns view, argument and options of an address: `#/job/3?index=7`. */
+function route() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, argument] = path.split("/");
+  return { name: VIEWS[name] ? name : "overview", argument, query: new URLSearchParams(query ?? "") };
+}
+
+function turn() {
+  const { name, argument, query } = route();
+  view?.end?.();
+  view = VIEWS[name](argument, query, refresh);
+  const of = name === "job" ? "jobs" : name;
+  for (const link of document.querySelectorAll("#views a")) {
+    if (link.dataset.view === of) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${view.title} · Muster`;
+  main.replaceChildren(view.node);
+  main.dataset.view = name;
+  window.scrollTo(0, 0);
+}
+
+async function refresh() {
+  const asked = view;
+  try {
+    await asked.refresh();
+    if (asked === view) view.node.removeAttribute("aria-busy");
+  } catch (error) {
+    if (asked !== view || error.name === "AbortError") return;
+    if (error.isNoAccess || error.isLost) throw error;
+    asked.node.removeAttribute("aria-busy");
+    asked.node.replaceChildren(el("h1", {}, asked.title), problem(error));
+  }
+}
+
+function problem(error) {
+  return el("div", { class: "empty" }, el("p", {}, error.message), (error.hints ?? []).map((hint) => el("p", { class: "faint" }, hint)));
+}
+
+const WORDS = { live: "live", paused: "paused", lost: "connection lost" };
+
+function tell(state, error) {
+  const link = document.getElementById("link");
+  if (link.dataset.state !== state) {
+    link.dataset.state = state;
+    link.textContent = WORDS[state];
+  }
+  const banner = document.getElementById("banner");
+  banner.hidden = state !== "lost";
+  if (error) show(banner, el("strong", {}, "Not up to date: "), [error.message, ...error.hints].join("; "));
+}
+
+function noAccess(error) {
+  document.getElementById("link").dataset.state = "lost";
+  document.getElementById("link").textContent = "no access";
+  document.getElementById("views").hidden = true;
+  main.replaceChildren(el("h1", {}, "No access"), problem(error));
+}
+
+async function about() {
+  const { cluster, host, user, version, virtual_gpus: simulated, warnings } = await get("/page/about");
+  const place = cluster === "local" ? host : `${cluster}, from ${host}`;
+  show(document.getElementById("place"), el("span", { title: `Muster ${version}` }, `${user} on ${place}`),
+    simulated > 0 && el("span", { class: "tag", title: "These GPUs are simulated; jobs run without one" }, "simulated GPUs"));
+  document.getElementById("place").after(...warnings.map((text) => el("p", { class: "warning" }, text)));
+}
+
+async function start() {
+  try {
+    await open();
+    await about();
+    turn();
+    addEventListener("hashchange", () => {
+      turn();
+      main.focus({ preventScroll: true });
+      refresh().catch((error) => (error.isNoAccess ? noAccess(error) : tell("lost", error)));
+    });
+    await follow(refresh, tell);
+  } catch (error) {
+    if (!error.isNoAccess && !error.isLost) throw error;
+    noAccess(error);
+  }
+}
+
+start();

@@ -1,0 +1,81 @@
+// Output of a task, as it is written. It is data of users: escape sequences are left out, other control
+// characters are shown as `?`, and only the newest lines are kept.
+
+import { stream } from "./api.js";
+import { cleanLines, el } from "./dom.js";
+
+/** Lines that are fetched from the past, and lines that are kept. */
+const TAIL = 1000;
+const MAX_LINES = 5000;
+/** Longest line, in characters; the rest of it is left out. */
+const MAX_LINE = 4000;
+
+// Sequences of terminals (ECMA-48): CSI, OSC with its end, and those of two characters.
+const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
+
+/** Returns a line as a terminal shows it at last: a progress bar writes over itself. */
+function last(line) {
+  const plain = line.replace(ESCAPES, "").replace(/\r+$/, "");
+  return cleanLines(plain.slice(plain.lastIndexOf("\r") + 1)).slice(0, MAX_LINE);
+}
+
+/** The output of a job; `follow` reads that of a task until another one is followed. */
+export class Output {
+  constructor() {
+    this.lines = el("pre", { class: "output", tabindex: 0, role: "log", "aria-label": "Output", "aria-live": "off" });
+    this.told = el("p", { class: "faint", role: "status" });
+    this.node = el("div", {}, this.lines, this.told);
+  }
+
+  /** Ends reading. */
+  end() {
+    this.reading?.abort();
+  }
+
+  /** Reads the output of a task from its last lines on, and goes on while it runs. */
+  async follow(job, query) {
+    this.end();
+    const reading = new AbortController();
+    this.reading = reading;
+    this.lines.replaceChildren();
+    this.told.textContent = "";
+    this.rest = "";
+    this.waiting = [];
+    try {
+      await stream(`/v1/jobs/${job}/logs`, { ...query, tail: TAIL, follow: true }, reading.signal, (text) => this.#take(text));
+      if (this.rest) { this.waiting.push(this.rest); this.rest = ""; }
+      this.#soon();
+      this.told.textContent = "end of the output";
+    } catch (error) {
+      if (reading.signal.aborted) return;
+      this.told.textContent = [error.message, ...(error.hints ?? [])].join("; ");
+    }
+  }
+
+  #take(text) {
+    const lines = (this.rest + text).split("\n");
+    this.rest = lines.pop();
+    // A line without an end must not grow for ever; of a progress bar the newest part is kept.
+    if (this.rest.length > 4 * MAX_LINE) this.rest = this.rest.slice(-2 * MAX_LINE);
+    this.waiting.push(...lines);
+    if (this.waiting.length > MAX_LINES) this.waiting.splice(0, this.waiting.length - MAX_LINES);
+    this.#soon();
+  }
+
+  #soon() {
+    this.frame ??= requestAnimationFrame(() => { this.frame = undefined; this.#paint(); });
+  }
+
+  #paint() {
+    const host = this.lines;
+    const isAtEnd = host.scrollHeight - host.scrollTop - host.clientHeight < 30;
+    this.open?.remove();
+    host.append(...this.waiting.map((line) => el("span", { class: "line" }, document.createTextNode(`${last(line)}\n`))));
+    this.waiting = [];
+    this.open = this.rest ? el("span", { class: "line" }, document.createTextNode(last(this.rest))) : null;
+    if (this.open) host.append(this.open);
+    const over = host.childElementCount - MAX_LINES;
+    for (let at = 0; at < over; at += 1) host.firstElementChild.remove();
+    if (isAtEnd) host.scrollTop = host.scrollHeight;
+  }
+}

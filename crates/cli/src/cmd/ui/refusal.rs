@@ -1,0 +1,92 @@
+//! Responses to requests that are not answered: status codes, and bodies as those of the API.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use muster_api::ClientError;
+use muster_api::types::ErrorBody;
+
+use crate::exit::Failure;
+
+/// Error response.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    body: ErrorBody,
+}
+
+impl Refusal {
+    /// Makes a response with a code of the API, a message and the next step.
+    pub(super) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        let code = code.to_owned();
+        let (hints, diagnostics) = (Vec::new(), Vec::new());
+        Self { status, body: ErrorBody { code, message: message.into(), hints, diagnostics } }
+    }
+
+    /// Adds a next step.
+    pub(super) fn hint(mut self, hint: &str) -> Self {
+        self.body.hints.push(hint.to_owned());
+        self
+    }
+
+    /// Makes the response to a request without a valid key or link.
+    pub(super) fn no_access(message: &str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "no_access", message).hint(
+            "press Enter in the terminal of `muster ui` for a new link, or run `muster ui` again",
+        )
+    }
+
+    /// Makes the response to a request that is not one of the page.
+    pub(super) fn foreign(message: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
+    }
+
+    /// Makes the response to a request that cannot be read.
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+    }
+
+    /// Makes the response to a request for something that does not exist.
+    pub(super) fn not_found(message: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+}
+
+impl From<ClientError> for Refusal {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Api(body) => Self { status: status(&body.code), body },
+            other => {
+                let failure = Failure::from(other);
+                let refusal =
+                    Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", failure.message);
+                failure.hints.iter().fold(refusal, |refusal, hint| refusal.hint(hint))
+            }
+        }
+    }
+}
+
+impl From<anyhow::Error> for Refusal {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", format!("{error:#}"))
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.body)).into_response()
+    }
+}
+
+/// Returns the status of an error code, as the daemon has it.
+fn status(code: &str) -> StatusCode {
+    match code {
+        "invalid_request" => StatusCode::BAD_REQUEST,
+        "invalid_spec" => StatusCode::UNPROCESSABLE_ENTITY,
+        "not_found" => StatusCode::NOT_FOUND,
+        "forbidden" => StatusCode::FORBIDDEN,
+        "conflict" | "refused" => StatusCode::CONFLICT,
+        "busy" | "store_unavailable" | "unavailable" => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
