@@ -54,7 +54,7 @@ fn requests_for_other_hosts_and_from_other_pages_are_refused() {
     assert!(matches!(read(&[&host, &host]), 400 | 403), "two hosts");
     assert!(matches!(read(&[]), 400 | 403), "no host");
     let absolute = page.raw("GET http://evil.example/v1/jobs", &[&host, &key], "").status;
-    assert!(matches!(absolute, 200 | 400 | 403), "the header counts: {absolute}");
+    assert_eq!(absolute, 403, "a host in the request line");
     assert_eq!(read(&[&host, "Origin: http://evil.example"]), 403);
     assert_eq!(read(&[&host, "Origin: null"]), 403);
 
@@ -81,8 +81,7 @@ fn only_what_the_page_needs_is_passed_on() {
     let key = page.key();
     let headers = [&*page.host(), &*page.origin(), &*key, "Content-Type: application/json"];
 
-    let listed: JobList =
-        serde_json::from_str(&page.get("/v1/jobs?all=true", &key).body).unwrap();
+    let listed: JobList = serde_json::from_str(&page.get("/v1/jobs?all=true", &key).body).unwrap();
     assert_eq!(listed.jobs, home.jobs());
     assert_eq!(page.get("/page/jobs?all=true", &key).json()["jobs"][0]["name"], "quick");
     let output = page.get(&format!("/v1/jobs/{job}/logs"), &key);
@@ -129,7 +128,8 @@ fn changes_and_output_come_while_they_happen() {
     let key = page.key();
     let host = page.host();
     let known = page.get("/v1/changes", &key).json()["revision"].as_u64().unwrap();
-    let waits = page.send(&format!("GET /v1/changes?after={known}&timeout_secs=60"), &[&host, &key], "");
+    let waits =
+        page.send(&format!("GET /v1/changes?after={known}&timeout_secs=60"), &[&host, &key], "");
     let job = home.sh("--gpus 1", &format!("echo first; {}; echo last", home.gate("gate")));
     let changed = BufReader::new(waits).lines().map(|line| line.unwrap()).last().unwrap();
     let changed: serde_json::Value = serde_json::from_str(&changed).unwrap();
@@ -150,8 +150,11 @@ fn enter_prints_a_link_for_another_browser() {
     let mut typist = Typist::sized(&home, &["ui", "--no-browser"], 30, 200, &[]);
     typist.until("Ctrl-C ends the page");
     let link = |text: &str| {
-        let links: Vec<String> =
-            text.split_whitespace().filter(|word| word.contains("#open=")).map(str::to_owned).collect();
+        let links: Vec<String> = text
+            .split_whitespace()
+            .filter(|word| word.contains("#open="))
+            .map(str::to_owned)
+            .collect();
         links
     };
     let first = link(&typist.seen());

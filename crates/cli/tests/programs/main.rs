@@ -1,4 +1,4 @@
-//! Tests of Muster's output in other programs: completions in shells, the HTML page in a browser.
+//! Tests of Muster's output in other programs: completions in shells, pages in a browser.
 //! `cargo xtask programs` installs these programs from Debian packages and runs the tests; without
 //! them each test is ignored with that reason.
 
@@ -6,8 +6,12 @@
 #![allow(dead_code, reason = "the home and the terminal have more than these tests need")]
 
 mod browser;
+mod driver;
 #[path = "../it/home.rs"]
 mod home;
+#[path = "../it/page.rs"]
+mod page;
 #[path = "../it/pty.rs"]
 mod pty;
 mod shells;
+mod ui;

@@ -24,10 +24,7 @@ use super::server::PageState;
 /// buttons for.
 fn is_forwarded(route: RouteId) -> bool {
     route.only_reads()
-        || matches!(
-            route,
-            RouteId::Cancel | RouteId::Hold | RouteId::Release | RouteId::Requeue
-        )
+        || matches!(route, RouteId::Cancel | RouteId::Hold | RouteId::Release | RouteId::Requeue)
 }
 
 /// Returns the router of these routes.

@@ -88,21 +88,24 @@ pub(super) fn router(state: PageState) -> Router {
 /// Refuses requests that did not come from the page: those for another host, which a name that was
 /// bound to this address leads here, and those of pages of other origins.
 async fn check_origin(State(state): State<PageState>, request: Request, next: Next) -> Response {
-    let answer = match origin_of(&state, request.method(), request.headers()) {
+    let answer = match origin_of(&state, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
     with_headers(answer)
 }
 
-fn origin_of(state: &PageState, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+fn origin_of(state: &PageState, request: &Request) -> Result<(), Refusal> {
+    let headers = request.headers();
     let host = only(headers, &header::HOST)
+        // A host in the request line, as to a proxy, would count in place of the header.
+        .filter(|_| request.uri().authority().is_none())
         .filter(|host| state.hosts.iter().any(|known| known == host))
         .ok_or_else(|| Refusal::foreign("this page is on 127.0.0.1 only, at its own port"))?;
     let is_own = |origin: &str| origin.strip_prefix("http://") == Some(host);
     match only(headers, &header::ORIGIN) {
         Some(origin) if is_own(origin) => Ok(()),
-        None if !headers.contains_key(header::ORIGIN) && *method == Method::GET => Ok(()),
+        None if !headers.contains_key(header::ORIGIN) && request.method() == Method::GET => Ok(()),
         _ => Err(Refusal::foreign("the request comes from another page")),
     }
 }

@@ -42,9 +42,9 @@ export class Elements {
     const columns = [
       { title: "Index", class: "c-id", isFirst: true, sort: (row) => row.index, cell: (row) => el("a", { href: `#/job/${this.job}?index=${row.index}`, "data-focus": "name" }, `[${row.index}]`) },
       { title: "State", class: "c-state", sort: (row) => STATES.indexOf(row.state), cell: (row) => state(row.state) },
-      ...params.map((name, nth) => ({ title: name, class: "c-param", sort: (row) => comparable(row.values[nth] ?? ""), cell: (row) => row.values[nth] ?? "" })),
-      metric && { title: metric.name, class: "c-param", down: metric.goal === "max", sort: (row) => row.report?.[1], cell: (row) => row.report && [String(Number(row.report[1].toPrecision(6))), row.index === this.best && el("span", { class: "tag good" }, "best")] },
+      metric && { title: metric.name, class: "c-param", down: metric.goal === "max", sort: (row) => row.report?.[1], cell: (row) => row.report && [el("span", {}, Number(row.report[1].toPrecision(6))), row.index === this.best && el("span", { class: "tag good" }, "best")] },
       metric && { title: "Step", class: "c-id", down: true, sort: (row) => row.report?.[0], cell: (row) => row.report?.[0] },
+      ...params.map((name, nth) => ({ title: name, class: "c-param", sort: (row) => comparable(row.values[nth] ?? ""), cell: (row) => row.values[nth] ?? "" })),
       { title: "Ran", class: "c-time", down: true, sort: (row) => row.started && (row.ended ?? Date.now()) - row.started, cell: (row) => since(row.started, row.ended) },
       { title: "Outcome", class: "c-note", cell: (row) => row.outcome && el("span", { title: row.outcome }, row.outcome) },
     ].filter(Boolean);

@@ -114,8 +114,11 @@ export class Gantt {
       pen.setLineDash([4, 3]);
       pen.strokeRect(left + 0.5, y + 2.5, Math.max(8, right - left - 2), PLAN_HEIGHT - 5);
       pen.setLineDash([]);
-      this.#label(pen, plan.label, left, y + PLAN_HEIGHT / 2, right - left, PLAN_HEIGHT, ink("--ink"));
-      this.boxes.push({ left, right, top: y, bottom: y + PLAN_HEIGHT, plan });
+      // Without room for it, its label stands before it.
+      const room = pen.measureText(plan.label).width + 10;
+      const isRoomy = right - left > room;
+      this.#label(pen, plan.label, isRoomy ? left : Math.max(names, left - room), y + PLAN_HEIGHT / 2, room, PLAN_HEIGHT, ink("--ink"));
+      this.boxes.push({ left: isRoomy ? left : Math.max(names, left - room), right, top: y, bottom: y + PLAN_HEIGHT, plan });
     });
   }
 

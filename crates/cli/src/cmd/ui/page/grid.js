@@ -4,7 +4,7 @@
 import { el } from "./dom.js";
 
 /** Rows above and below the screen that exist as well. */
-const MARGIN = 8;
+const MARGIN = 12;
 const NARROW = matchMedia("(max-width: 760px)");
 /** Heights of a row in pixels; on a narrow screen it has a second line. As in the style. */
 const rowHeight = (isTall) => (isTall && NARROW.matches ? 58 : 38);
@@ -18,7 +18,6 @@ export class Grid {
     Object.assign(this, { columns, id, isTall, onSort });
     this.order = sort ?? null;
     this.rows = [];
-    this.shown = new Map();
     this.body = el("tbody", {});
     this.heads = columns.map((column) => this.#head(column));
     this.table = el("table", { class: `grid${isTall ? " tall" : ""}` }, el("caption", { class: "hidden" }, caption),
@@ -82,9 +81,12 @@ export class Grid {
   #paint(isNew) {
     const rows = this.ordered ?? [];
     const height = rowHeight(this.isTall);
-    const from = Math.max(0, Math.floor(this.node.scrollTop / height) - MARGIN);
-    const to = Math.min(rows.length, from + Math.ceil(this.node.clientHeight / height) + 2 * MARGIN);
-    if (!isNew && from === this.from && to === this.to && height === this.height) return;
+    const first = Math.floor(this.node.scrollTop / height);
+    const last = Math.min(rows.length, first + Math.ceil(this.node.clientHeight / height));
+    // While what is on the screen exists, scrolling makes nothing.
+    if (!isNew && first >= this.from && last <= this.to && height === this.height) return;
+    const from = Math.max(0, first - MARGIN);
+    const to = Math.min(rows.length, last + MARGIN);
     Object.assign(this, { from, to, height });
     this.table.setAttribute("aria-rowcount", rows.length + 1);
     const focused = this.#focused();

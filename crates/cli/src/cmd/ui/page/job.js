@@ -116,6 +116,7 @@ function facts(row, view, element, end) {
 
 function addresses(row, view) {
   const { service } = view;
+  if (view.is_notebook && !FINAL.has(view.state)) return el("p", { class: "faint" }, "The address of the notebook, with its token, is in its output.");
   if (!service) return null;
   const replica = (each) => {
     const task = each.tasks[0];
@@ -156,6 +157,6 @@ function files(detail, element) {
   if (detail.files?.error) row("Error file", detail.files.error);
   if (element) detail.logs.slice(0, 8).forEach((log, rank) => row(detail.logs.length > 1 ? `Log of rank ${rank}` : "Log", log));
   if (detail.logs.length > 8) row("Further logs", `of ${detail.logs.length - 8} more ranks, beside these`, false);
-  for (const each of detail.enforcement) row("Limits", each, false);
+  if (detail.enforcement.length) row("Limits", detail.enforcement.map((each) => el("p", {}, each)), false);
   return made.length ? [el("h2", {}, "Command and files"), el("dl", { class: "list wide" }, made)] : null;
 }

@@ -67,6 +67,8 @@ export function jobs(_, query, changed) {
 
   async function refresh() {
     list = (await get("/page/jobs", ended.checked ? { all: true } : {})).jobs;
+    // Another view may have taken its place, and the address is that view's.
+    if (!node.isConnected) return;
     const sorted = (of) => [...new Set(list.map(of))].sort();
     const found = new Set(list.map((job) => job.state));
     options(states, "every state", STATES.filter((each) => found.has(each) || FINAL.has(each) || each === "running" || each === "pending"));

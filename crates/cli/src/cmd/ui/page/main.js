@@ -15,6 +15,7 @@ import { timeline } from "./timeline.js";
 const VIEWS = { overview, jobs, job, timeline, queues, nodes };
 
 const main = document.getElementById("main");
+const trouble = el("div", {});
 let view = null;
 
 /** Returns view, argument and options of an address: `#/job/3?index=7`. */
@@ -27,14 +28,15 @@ function route() {
 function turn() {
   const { name, argument, query } = route();
   view?.end?.();
-  view = VIEWS[name](argument, query, refresh);
+  view = VIEWS[name](argument, query, again);
   const of = name === "job" ? "jobs" : name;
   for (const link of document.querySelectorAll("#views a")) {
     if (link.dataset.view === of) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.title = `${view.title} · Muster`;
-  main.replaceChildren(view.node);
+  trouble.replaceChildren();
+  main.replaceChildren(trouble, view.node);
   main.dataset.view = name;
   window.scrollTo(0, 0);
 }
@@ -43,17 +45,29 @@ async function refresh() {
   const asked = view;
   try {
     await asked.refresh();
-    if (asked === view) view.node.removeAttribute("aria-busy");
+    if (asked !== view) return;
+    view.node.removeAttribute("aria-busy");
+    show(trouble);
   } catch (error) {
     if (asked !== view || error.name === "AbortError") return;
     if (error.isNoAccess || error.isLost) throw error;
     asked.node.removeAttribute("aria-busy");
-    asked.node.replaceChildren(el("h1", {}, asked.title), problem(error));
+    show(trouble, problem(error));
   }
 }
 
 function problem(error) {
   return el("div", { class: "empty" }, el("p", {}, error.message), (error.hints ?? []).map((hint) => el("p", { class: "faint" }, hint)));
+}
+
+/** Refreshes what a user has changed. */
+async function again() {
+  try {
+    await refresh();
+  } catch (error) {
+    if (error.isNoAccess) noAccess(error);
+    else tell("lost", error);
+  }
 }
 
 const WORDS = { live: "live", paused: "paused", lost: "connection lost" };
@@ -92,7 +106,7 @@ async function start() {
     addEventListener("hashchange", () => {
       turn();
       main.focus({ preventScroll: true });
-      refresh().catch((error) => (error.isNoAccess ? noAccess(error) : tell("lost", error)));
+      again();
     });
     await follow(refresh, tell);
   } catch (error) {

@@ -19,6 +19,15 @@ function last(line) {
   return cleanLines(plain.slice(plain.lastIndexOf("\r") + 1)).slice(0, MAX_LINE);
 }
 
+// Addresses of this machine, such as those of notebooks and dashboards: no other site becomes a link.
+const LOCAL = /(https?:\/\/(?:127\.0\.0\.1|localhost)(?::\d+)?(?:\/[\w\-.~/?&=%+#]*)?)/;
+
+/** Returns a line as an element. */
+function lineOf(line) {
+  const parts = last(line).split(LOCAL);
+  return el("span", { class: "line" }, parts.map((part, nth) => (nth % 2 ? el("a", { href: part, target: "_blank", rel: "noopener noreferrer" }, part) : document.createTextNode(part))), document.createTextNode("\n"));
+}
+
 /** The output of a job; `follow` reads that of a task until another one is followed. */
 export class Output {
   constructor() {
@@ -41,11 +50,12 @@ export class Output {
     this.told.textContent = "";
     this.rest = "";
     this.waiting = [];
+    this.hasText = false;
     try {
       await stream(`/v1/jobs/${job}/logs`, { ...query, tail: TAIL, follow: true }, reading.signal, (text) => this.#take(text));
       if (this.rest) { this.waiting.push(this.rest); this.rest = ""; }
       this.#soon();
-      this.told.textContent = "end of the output";
+      this.told.textContent = this.hasText ? "end of the output" : "it wrote nothing";
     } catch (error) {
       if (reading.signal.aborted) return;
       this.told.textContent = [error.message, ...(error.hints ?? [])].join("; ");
@@ -53,6 +63,7 @@ export class Output {
   }
 
   #take(text) {
+    this.hasText = true;
     const lines = (this.rest + text).split("\n");
     this.rest = lines.pop();
     // A line without an end must not grow for ever; of a progress bar the newest part is kept.
@@ -70,9 +81,9 @@ export class Output {
     const host = this.lines;
     const isAtEnd = host.scrollHeight - host.scrollTop - host.clientHeight < 30;
     this.open?.remove();
-    host.append(...this.waiting.map((line) => el("span", { class: "line" }, document.createTextNode(`${last(line)}\n`))));
+    host.append(...this.waiting.map(lineOf));
     this.waiting = [];
-    this.open = this.rest ? el("span", { class: "line" }, document.createTextNode(last(this.rest))) : null;
+    this.open = this.rest ? lineOf(this.rest) : null;
     if (this.open) host.append(this.open);
     const over = host.childElementCount - MAX_LINES;
     for (let at = 0; at < over; at += 1) host.firstElementChild.remove();

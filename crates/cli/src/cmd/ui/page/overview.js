@@ -16,13 +16,19 @@ export function overview() {
   const node = el("div", { class: "overview", "aria-busy": "true" }, el("h1", { class: "hidden" }, "Overview"), tiles,
     el("div", { class: "halves" }, gpus, waiting));
   async function refresh() {
-    const [jobs, { nodes }] = await Promise.all([get("/page/jobs"), get("/v1/nodes")]);
+    const [jobs, { nodes, problem }] = await Promise.all([get("/page/jobs"), get("/v1/nodes").catch(withoutNodes)]);
     const byId = new Map(jobs.jobs.map((job) => [job.id, job]));
     show(tiles, summary(jobs.jobs, nodes));
-    show(gpus, el("h2", {}, "GPUs"), nodes.map((each) => place(each, byId)), legend(nodes, byId));
+    show(gpus, el("h2", {}, "GPUs"), problem && el("p", { class: "faint" }, problem), nodes.map((each) => place(each, byId)), legend(nodes, byId));
     show(waiting, el("h2", {}, "Waiting"), queue(jobs.jobs));
   }
   return { title: "Overview", node, refresh };
+}
+
+/** Not every user of an external scheduler may list its nodes; the jobs are shown all the same. */
+function withoutNodes(error) {
+  if (error.isNoAccess || error.isLost) throw error;
+  return { nodes: [], problem: error.message };
 }
 
 function tile(word, figure, more, href) {
@@ -53,7 +59,7 @@ function isOut(node, device) {
 function place(node, byId) {
   const models = [...new Set(node.devices.map((device) => device.model))].join(", ");
   const busy = node.devices.filter((device) => device.used > 0).length;
-  const note = [!node.up && "lost", node.drained !== null && (node.drained || "drained")].filter(Boolean).join(", ");
+  const note = [!node.up && "lost", node.drained !== null && (node.drained ? `drained: ${node.drained}` : "drained")].filter(Boolean).join(", ");
   return el("div", { class: "node" },
     el("h3", {}, node.name, el("span", { class: "faint" }, ` ${busy} of ${count(node.devices.length, "GPU")}${models ? `, ${models}` : ""}`), note && el("span", { class: "tag bad" }, note)),
     el("ul", { class: "squares" }, node.devices.map((device) => square(node, device, byId))));
@@ -66,7 +72,7 @@ function square(node, device, byId) {
   const out = isOut(node, device) ? ", out of service" : "";
   const share = device.used > 0 && device.used < 1000 ? `, ${device.used / 10} % held` : "";
   const label = `GPU ${device.index}: ${held}${share}${out}`;
-  const kind = ["gpu", names.length && "held", !names.length && device.foreign && "foreign", out && "out", !node.up && "lost"].filter(Boolean).join(" ");
+  const kind = ["gpu", names.length && "held", share && "part", !names.length && device.foreign && "foreign", out && "out", !node.up && "lost"].filter(Boolean).join(" ");
   const number = el("span", { "aria-hidden": "true" }, device.index);
   if (!names.length) return el("li", {}, el("span", { class: kind, title: label, role: "img", "aria-label": label }, number));
   const vars = { ...painted(holders[0].id.job), "--held": `${device.used / 10}%` };

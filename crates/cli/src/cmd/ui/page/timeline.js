@@ -10,11 +10,14 @@ const HOUR = 3600000;
 const PERIODS = [["15 minutes", HOUR / 4], ["1 hour", HOUR], ["6 hours", 6 * HOUR], ["1 day", 24 * HOUR], ["1 week", 168 * HOUR]];
 /** Part of the width for the time to come. */
 const AHEAD = 0.3;
+/** Most jobs of one request. */
+const MAX_IDS = 500;
 /** Most rows of the table. */
 const MAX_ROWS = 500;
 
 export function timeline(_, query) {
   let data = null;
+  const jobs = new Map();
   const period = el("select", { "aria-label": "Period", onchange: () => refresh() }, PERIODS.map(([word, ms]) => el("option", { value: ms }, `last ${word}`)));
   period.value = PERIODS.some(([, ms]) => String(ms) === query.get("period")) ? query.get("period") : String(HOUR);
   const canvas = el("canvas", { role: "img", "aria-describedby": "timeline-table" });
@@ -60,14 +63,24 @@ export function timeline(_, query) {
     tip.style.top = `${event.offsetY + 16}px`;
   }
 
+  /** Reads the jobs of bars: those that hold GPUs, and those that are not known yet. */
+  async function known(bars) {
+    const wanted = [...new Set(bars.filter((bar) => bar.to === null || !jobs.has(bar.element.job)).map((bar) => bar.element.job))];
+    for (let at = 0; at < wanted.length; at += MAX_IDS) {
+      const list = await get("/v1/jobs", { ids: wanted.slice(at, at + MAX_IDS).join(",") });
+      for (const job of list.jobs) jobs.set(job.job, job);
+    }
+  }
+
   async function refresh() {
     const length = Number(period.value);
     const from = now() - length;
-    const [line, list] = await Promise.all([get("/v1/timeline", { since: Math.max(0, Math.round(from)) }), get("/page/jobs", { all: true })]);
-    const byId = new Map(list.jobs.map((job) => [job.id, job]));
+    const line = await get("/v1/timeline", { since: Math.max(0, Math.round(from)) });
+    await known(line.bars);
     const bars = line.bars.map((bar) => {
-      const job = byId.get(String(bar.element.job));
-      return { ...bar, name: clean(job?.name ?? `job ${bar.element.job}`), id: elementId(bar.element, job?.array ?? job?.service), endsBy: bar.to === null ? job?.ends_by ?? null : null };
+      const job = jobs.get(bar.element.job);
+      const endsBy = bar.to === null ? job?.elements.find((each) => each.element.index === bar.element.index)?.ends_by ?? null : null;
+      return { ...bar, name: clean(job?.name ?? `job ${bar.element.job}`), id: elementId(bar.element, job?.array ?? job?.service), endsBy };
     });
     const plans = line.reservations.map((plan) => ({ ...plan, label: clean(`${plan.name} (${elementId(plan.element)}): ${milli(plan.gpus)} GPUs`) }));
     const latest = Math.max(line.now + 60000, ...plans.map((plan) => plan.start + 60000), ...bars.map((bar) => (bar.endsBy < 8.64e15 ? bar.endsBy : 0)));

@@ -1,0 +1,132 @@
+//! Chromium without a window, driven by the DevTools protocol over two pipes.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::home::Home;
+
+/// Makes Chromium's third and fourth descriptor the pipes of the test.
+const START: &str = "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>&2";
+
+/// Longest wait in the page for a condition, in milliseconds.
+const PATIENCE_MS: u32 = 30_000;
+
+/// Chromium with one page; it ends with this value.
+pub struct Browser {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    calls: u64,
+    session: Option<String>,
+    /// Errors of scripts, and loads and code that the page's policy refused.
+    pub wrong: Vec<String>,
+}
+
+impl Browser {
+    /// Starts it with an empty page of 1280 by 900 pixels.
+    pub fn start(home: &Home) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", START, "sh"]);
+        // Root has no sandbox in a container; the page is our own.
+        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
+        command.args(["--window-size=1280,900", "--remote-debugging-pipe", "about:blank"]);
+        command.arg(format!("--user-data-dir={}", home.path("profile").display()));
+        command.env("HOME", home.path("home")).env("TZ", "UTC");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let to = child.stdin.take().unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        let mut browser = Self { child, to, from, calls: 0, session: None, wrong: Vec::new() };
+        let target = browser.call("Target.createTarget", &json!({ "url": "about:blank" }));
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let attached = browser.call("Target.attachToTarget", &attach);
+        browser.session = attached["sessionId"].as_str().map(str::to_owned);
+        for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
+            browser.call(domain, &json!({}));
+        }
+        browser
+    }
+
+    /// Goes to an address.
+    pub fn go(&mut self, address: &str) {
+        self.call("Page.navigate", &json!({ "url": address }));
+    }
+
+    /// Returns the value of an expression in the page.
+    #[track_caller]
+    pub fn eval(&mut self, expression: &str) -> Value {
+        let asked =
+            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let answer = self.call("Runtime.evaluate", &asked);
+        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
+        answer["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true in the page, and returns its value.
+    #[track_caller]
+    pub fn until(&mut self, expression: &str) -> Value {
+        let found = self.eval(&format!(
+            "new Promise((resolve) => {{ const end = Date.now() + {PATIENCE_MS}; const look = () => {{ \
+             let value; try {{ value = ({expression}); }} catch {{ value = null; }} \
+             if (value || Date.now() > end) resolve(value || null); else setTimeout(look, 20); }}; look(); }})"
+        ));
+        if found.is_null() {
+            let page = self.eval("document.body.innerText");
+            panic!("not within {PATIENCE_MS} ms: {expression}\n{page}\n{:?}", self.wrong);
+        }
+        found
+    }
+
+    /// Returns the texts of all elements that a selector finds.
+    pub fn texts(&mut self, selector: &str) -> Vec<String> {
+        let found = self.eval(&format!(
+            "[...document.querySelectorAll({})].map((each) => each.textContent)",
+            json!(selector)
+        ));
+        serde_json::from_value(found).unwrap()
+    }
+
+    fn call(&mut self, method: &str, params: &Value) -> Value {
+        self.calls += 1;
+        let mut message = json!({ "id": self.calls, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.to.write_all(message.to_string().as_bytes()).unwrap();
+        self.to.write_all(&[0]).unwrap();
+        loop {
+            let mut text = Vec::new();
+            self.from.read_until(0, &mut text).unwrap();
+            assert_eq!(text.pop(), Some(0), "Chromium has ended");
+            let message: Value = serde_json::from_slice(&text).unwrap();
+            if message["id"] == self.calls {
+                assert!(message.get("error").is_none(), "{method}: {message}");
+                return message["result"].clone();
+            }
+            self.note(&message);
+        }
+    }
+
+    fn note(&mut self, event: &Value) {
+        let params = &event["params"];
+        match event["method"].as_str() {
+            Some("Runtime.exceptionThrown") => {
+                self.wrong.push(params["exceptionDetails"].to_string());
+            }
+            // Responses with an error status are a matter of the page.
+            Some("Log.entryAdded") if params["entry"]["source"] != "network" => {
+                self.wrong.push(params["entry"].to_string());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

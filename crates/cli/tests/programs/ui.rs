@@ -1,0 +1,154 @@
+//! The page of `muster ui` in Chromium: it shows what the commands say, text of users stays text, and its
+//! buttons act.
+
+use std::collections::BTreeSet;
+
+use muster_api::types::{NodeList, QueueList};
+use muster_model::view::JobState;
+use serde_json::Value;
+
+use crate::driver::Browser;
+use crate::home::Home;
+use crate::page::Page;
+
+/// Text that would do harm as markup, and turns the reading direction.
+const HOSTILE: &str = "<img src=x onerror=document.title=1>\u{202e}gnp.exe";
+
+#[test]
+#[ignore = "needs chromium: `cargo xtask programs` installs it"]
+fn chromium_shows_what_the_commands_say() {
+    let home = Home::with_gpus(4);
+    let runs = home.run("--name runs --gpus 2 --time 1h", &["sleep", "600"]);
+    let waits = home.run("--name waits --tasks 4 --gpus-per-task 1 --time 1h", &["true"]);
+    home.run("--name held --hold --gpus 1", &["true"]);
+    let fails = home.sh("--name fails", "exit 3");
+    home.until_state(runs, JobState::Running);
+    home.until_state(fails, JobState::Failed);
+    let page = Page::start(&home);
+    let mut browser = Browser::start(&home);
+
+    browser.go(&page.link);
+    browser.until("document.querySelectorAll('.gpu').length === 4");
+    let squares = browser.eval(
+        "[...document.querySelectorAll('.gpu')].map((each) => each.getAttribute('aria-label'))",
+    );
+    let nodes: NodeList = home.words("nodes --json").json();
+    for (square, device) in squares.as_array().unwrap().iter().zip(&nodes.nodes[0].devices) {
+        let holder = if device.used.0 > 0 { format!("runs ({runs})") } else { "idle".to_owned() };
+        assert_eq!(square, &format!("GPU {}: {holder}", device.index));
+    }
+    let why = "needs 4 GPUs together, 2 are free";
+    assert!(browser.texts(".waiting .why")[0].starts_with(why));
+    assert_eq!(browser.eval("location.hash"), "#/", "the secret is gone from the address");
+
+    browser.eval("location.hash = '#/jobs?ended=1'");
+    browser.until("document.querySelectorAll('.grid tbody tr[data-row]').length === 4");
+    let cells = browser.eval(
+        "[...document.querySelectorAll('.grid tbody tr[data-row]')].map((row) => \
+         [row.dataset.row, ...['.c-name a', '.c-state', '.c-user', '.c-queue'].map((each) => row.querySelector(each).textContent)])",
+    );
+    let shown: BTreeSet<Vec<String>> = serde_json::from_value(cells).unwrap();
+    let jobs = home.jobs();
+    let row = |job: &muster_model::view::JobView| {
+        let state = job.state.word().to_owned();
+        vec![
+            job.job.to_string(),
+            job.name.clone(),
+            state,
+            job.user.to_string(),
+            job.queue.to_string(),
+        ]
+    };
+    assert_eq!(shown, jobs.iter().map(row).collect());
+    assert!(browser.texts(".c-note").iter().any(|note| note == "rank 0 exited with 3"));
+
+    browser.eval(&format!("location.hash = '#/job/{waits}'"));
+    browser.until("document.querySelector('.explanation')");
+    let explained = home.words(&format!("explain {waits}")).ok().stdout;
+    assert_eq!(browser.texts(".explanation")[0].trim(), explained.trim());
+
+    browser.eval("location.hash = '#/queues'");
+    browser.until("document.querySelector('.queues tbody tr')");
+    let queues: QueueList = home.words("queues --json").json();
+    let shown: Vec<Vec<String>> = serde_json::from_value(browser.eval(
+        "[...document.querySelectorAll('.queues tbody tr')].map((row) => [0, 3, 4].map((at) => row.children[at].textContent))",
+    ))
+    .unwrap();
+    let expected = queues.queues.iter().map(|queue| {
+        vec![queue.name.to_string(), queue.running.to_string(), queue.waiting.to_string()]
+    });
+    assert_eq!(shown, expected.collect::<Vec<_>>());
+    browser.eval("location.hash = '#/timeline'");
+    browser.until("document.querySelector('.timeline [role=status]').textContent.startsWith('2 of 4 GPUs held now, 1 planned start')");
+    assert_eq!(browser.wrong, Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs chromium: `cargo xtask programs` installs it"]
+fn chromium_shows_text_of_users_as_text() {
+    let home = Home::with_gpus(2);
+    let script = format!("printf '%s\\n' '{HOSTILE}'; sleep 600");
+    let job = home.sh("--gpus 1 --time 1h", &script);
+    home.until_state(job, JobState::Running);
+    let node: NodeList = home.words("nodes --json").json();
+    home.muster(&["nodes", "drain", node.nodes[0].name.as_str(), "--reason", HOSTILE]).ok();
+    let page = Page::start(&home);
+    let mut browser = Browser::start(&home);
+    let expected = HOSTILE.replace('\u{202e}', "?");
+
+    browser.go(&page.link);
+    browser.until("document.querySelector('.gpu')");
+    browser.eval(&format!("location.hash = '#/job/{job}'"));
+    browser.until("document.querySelector('.output .line')");
+    assert_eq!(browser.texts(".output .line")[0].trim_end(), expected);
+    assert!(browser.texts(".files code").iter().any(|text| text.contains(&expected)));
+    browser.eval("location.hash = '#/nodes'");
+    browser.until("document.querySelector('.nodes .words p')");
+    assert!(browser.texts(".nodes .words p")[0].ends_with(&expected));
+    assert_eq!(browser.eval("document.querySelectorAll('img').length"), 0);
+    assert_eq!(browser.eval("document.title"), "Nodes · Muster");
+    assert_eq!(browser.wrong, Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs chromium: `cargo xtask programs` installs it"]
+fn chromium_acts_and_follows() {
+    let home = Home::with_gpus(2);
+    let job = home.run("--name victim --gpus 1", &["sleep", "600"]);
+    let page = Page::start(&home);
+    let mut browser = Browser::start(&home);
+    browser.go(&page.link);
+    browser.until("document.querySelector('.gpu')");
+
+    browser.eval("location.hash = '#/jobs?ended=1'");
+    browser.until("document.querySelector('button.more')");
+    browser.eval("document.querySelector('button.more').click()");
+    browser.eval("[...document.querySelectorAll('dialog button')].find((each) => each.textContent === 'Cancel').click()");
+    let asked = browser.texts("dialog h2");
+    assert_eq!(asked, [format!("Cancel: job {job}?")], "nothing happens without a question");
+    browser.eval("document.getElementById('confirm').click()");
+    browser.until("document.querySelector('.message')");
+    browser.until("document.querySelector('.c-state .s-cancelled')");
+    home.until_state(job, JobState::Cancelled);
+
+    // What others do arrives by itself, also after the daemon was away.
+    home.run("--name other --gpus 1", &["sleep", "600"]);
+    browser.until(
+        "[...document.querySelectorAll('.c-name a')].some((each) => each.textContent === 'other')",
+    );
+    home.words("stop-daemon").ok();
+    browser.until("!document.getElementById('banner').hidden");
+    assert_eq!(browser.texts("#link"), ["connection lost"]);
+    home.start_daemon(Some(2));
+    browser.until("document.getElementById('link').textContent === 'live'");
+    assert_eq!(browser.eval("document.getElementById('banner').hidden"), true);
+
+    let elsewhere = Home::new();
+    let mut second = Browser::start(&elsewhere);
+    second.go(&page.link);
+    second.until("document.querySelector('h1')?.textContent === 'No access'");
+    let told = second.texts("main p").join(" ");
+    assert!(told.contains("has been used") && told.contains("run `muster ui` again"), "{told}");
+    assert_eq!(browser.wrong, Vec::<String>::new());
+    assert_eq!(second.eval("document.querySelectorAll('.gpu').length"), Value::from(0));
+}
