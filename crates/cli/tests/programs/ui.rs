@@ -60,7 +60,8 @@ fn chromium_shows_what_the_commands_say() {
         ]
     };
     assert_eq!(shown, jobs.iter().map(row).collect());
-    assert!(browser.texts(".c-note").iter().any(|note| note == "rank 0 exited with 3"));
+    let notes = browser.texts(".c-note");
+    assert!(notes.iter().any(|note| note.ends_with("rank 0 exited with 3")), "{notes:?}");
 
     browser.eval(&format!("location.hash = '#/job/{waits}'"));
     browser.until("document.querySelector('.explanation')");

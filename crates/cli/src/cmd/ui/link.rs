@@ -4,11 +4,12 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use muster_daemon::host_name;
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
+use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use crate::app::App;
@@ -51,6 +52,8 @@ impl LinkFile {
         let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty())?;
         let file = Self::write(Path::new(&folder), address).ok()?;
         let mut opener = Command::new("xdg-open");
+        // Of its own group, so that Ctrl-C ends this command and not the browser.
+        opener.process_group(0);
         opener.arg(&file.path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         opener.spawn().ok()?;
         Some(file)

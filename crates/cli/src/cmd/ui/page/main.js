@@ -85,9 +85,10 @@ function tell(state, error) {
 
 function noAccess(error) {
   document.getElementById("link").dataset.state = "lost";
-  document.getElementById("link").textContent = "no access";
+  const word = error.isNoAccess ? "no access" : "connection lost";
+  document.getElementById("link").textContent = word;
   document.getElementById("views").hidden = true;
-  main.replaceChildren(el("h1", {}, "No access"), problem(error));
+  main.replaceChildren(el("h1", {}, word[0].toUpperCase() + word.slice(1)), problem(error));
 }
 
 async function about() {
