@@ -1,5 +1,5 @@
 //! Runs the tests that need Debian packages: shells for the completions, a browser for the HTML
-//! report of a simulation. Missing packages are installed where possible; elsewhere the reason is
+//! report of a simulation, environment modules. Missing packages are installed where possible; elsewhere the reason is
 //! printed, and the tests of that program count as skipped.
 
 use std::path::Path;
@@ -10,8 +10,18 @@ use anyhow::Result;
 use crate::totals::Totals;
 use crate::{binaries, tools};
 
-/// Programs; each is the name of its package and the prefix of its tests.
-const PROGRAMS: [&str; 3] = ["zsh", "fish", "chromium"];
+/// Programs; each is the prefix of its tests.
+const PROGRAMS: [&str; 4] = ["zsh", "fish", "chromium", "modulecmd"];
+
+/// Returns the package of a program.
+fn package(program: &str) -> &str {
+    if program == "modulecmd" { "environment-modules" } else { program }
+}
+
+/// Returns the arguments with which a program prints its version.
+fn version(program: &str) -> &'static [&'static str] {
+    if program == "modulecmd" { &["sh", "--version"] } else { &["--version"] }
+}
 
 /// Runs `cargo xtask programs`.
 pub fn run_standalone(root: &Path) -> Result<ExitCode> {
@@ -23,12 +33,13 @@ pub fn run_standalone(root: &Path) -> Result<ExitCode> {
 
 /// Runs the step of the test command.
 pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
-    let missing: Vec<&str> = PROGRAMS.into_iter().filter(|program| !is_there(program)).collect();
+    let missing = PROGRAMS.into_iter().filter(|program| !is_there(program));
+    let missing: Vec<&str> = missing.map(package).collect();
     // All together, or one by one if that fails: a distribution may lack one of them.
     if !missing.is_empty() && tools::install(&missing).is_err() {
-        for program in &missing {
-            if let Err(error) = tools::install(&[program]) {
-                println!("{program} is missing, its tests are skipped: {error:#}");
+        for package in &missing {
+            if let Err(error) = tools::install(&[package]) {
+                println!("{package} is missing, its tests are skipped: {error:#}");
             }
         }
     }
@@ -45,8 +56,8 @@ pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
 }
 
 fn is_there(program: &str) -> bool {
-    let mut version = Command::new(program);
-    let quiet =
-        version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    quiet.status().is_ok_and(|status| status.success())
+    let mut command = Command::new(program);
+    command.args(version(program));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }

@@ -10,7 +10,7 @@ use muster_model::view::{
     GpuLoadView, IdleView, JobState, JobView, MetricView, MissingOutput, NodeView, QueueView,
     UsageRow, UsageView,
 };
-use muster_model::{ElementId, JobId, NodeName, OutputFiles};
+use muster_model::{ElementId, JobId, NodeName, OutputFiles, TaskEnvironment};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,9 @@ pub struct SubmitRequest {
     /// Environment variables of the submitter.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Variables of the files that jobs name in `env-file`, by their names there. The client reads them.
+    #[serde(default)]
+    pub env_files: BTreeMap<String, BTreeMap<String, String>>,
     /// Working directory of the submitter.
     pub workdir: String,
     /// File mode creation mask of the submitter.
@@ -147,6 +150,9 @@ pub struct JobDetail {
     /// the output, and for other users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<OutputFiles>,
+    /// Environment of its program: names and paths, never values; absent where it has none, and for other users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<TaskEnvironment>,
     /// Log file per rank of the current or last attempt of the shown element; empty for other
     /// users.
     pub logs: Vec<String>,

@@ -49,6 +49,7 @@ fn order(job: u64) -> GangOrder {
         umask: 0o022,
         interactive: false,
         files: muster_model::OutputFiles::default(),
+        environment: muster_model::TaskEnvironment::default(),
         time_limit: None,
         grace: Span::from_secs(5),
         checkpoint: None,

@@ -140,6 +140,7 @@ impl<'a> ConformanceRun<'a> {
             umask: 0o022,
             interactive: false,
             files: muster_model::OutputFiles::default(),
+            environment: muster_model::TaskEnvironment::default(),
             time_limit: None,
             grace: Span::from_secs(1),
             checkpoint: Some(Checkpoint {

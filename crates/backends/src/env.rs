@@ -16,6 +16,10 @@ pub const CHECKPOINT_VARIABLE: &str = "MUSTER_CHECKPOINT_FILE";
 /// Variable with the path of the pipe to which rank 0 of an element of a sweep writes its metric.
 pub const REPORT_VARIABLE: &str = "MUSTER_REPORT_FILE";
 
+/// Variable with the names of the variables that are secrets, separated by commas: a job that is submitted from
+/// inside of the task does not get their values, which would be stored with it.
+pub const SECRETS_VARIABLE: &str = "MUSTER_SECRETS";
+
 /// Variable with the index of the service replica that a task belongs to.
 const REPLICA_VARIABLE: &str = "MUSTER_REPLICA";
 
@@ -25,7 +29,7 @@ const PORT_VARIABLE: &str = "PORT";
 
 /// Variables that only Muster sets. They are removed from the submitter's environment first, so
 /// that a job submitted from inside another job does not inherit that job's ranks and devices.
-const OWNED: [&str; 33] = [
+const OWNED: [&str; 34] = [
     "MASTER_ADDR",
     "MASTER_PORT",
     "RANK",
@@ -59,7 +63,13 @@ const OWNED: [&str; 33] = [
     "HIP_VISIBLE_DEVICES",
     "GPU_DEVICE_ORDINAL",
     TAG_VARIABLE,
+    SECRETS_VARIABLE,
 ];
+
+/// Returns true for a variable that only Muster sets.
+pub(crate) fn is_owned(name: &str) -> bool {
+    OWNED.contains(&name)
+}
 
 /// Rendezvous of a gang: the address and ports at which its ranks connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -312,6 +322,7 @@ mod tests {
             umask: 0o022,
             interactive: false,
             files: muster_model::OutputFiles::default(),
+            environment: muster_model::TaskEnvironment::default(),
             time_limit: None,
             grace: Span::from_secs(30),
             checkpoint: None,

@@ -10,6 +10,7 @@ pub mod conform;
 pub mod device_files;
 pub mod driver;
 pub mod env;
+pub mod environment;
 pub mod epoch;
 pub mod fake;
 pub mod gpu;

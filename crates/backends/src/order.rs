@@ -10,6 +10,7 @@ use muster_model::payload::{Identity, TaskCommand};
 use muster_model::sweep::Metric;
 use muster_model::{
     AttemptId, Bytes, Checkpoint, CpuMilli, DeviceSet, GpuMilli, NodeName, OutputFiles, Rank, Span,
+    TaskEnvironment,
 };
 
 /// Order to prepare one attempt of a gang.
@@ -34,6 +35,9 @@ pub struct GangOrder {
     /// Patterns of the files for its output.
     #[serde(default)]
     pub files: OutputFiles,
+    /// Environment that is activated before the program.
+    #[serde(default)]
+    pub environment: TaskEnvironment,
     /// Longest run time, from the moment that user processes run; `None` means no limit.
     pub time_limit: Option<Span>,
     /// Time between SIGTERM and SIGKILL.

@@ -16,7 +16,7 @@ use muster_model::payload::{Identity, TaskCommand};
 use muster_model::sweep::{Metric, MetricReport};
 use muster_model::{
     Attempt, AttemptId, Bytes, Checkpoint, ElementId, OutputFiles, Rank, Span, TaskCheckpoint,
-    TaskExit, TaskSignalled,
+    TaskEnvironment, TaskExit, TaskSignalled,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,9 @@ pub struct OrderRecord {
     /// versions have none.
     #[serde(default)]
     pub files: OutputFiles,
+    /// Environment that is activated, as the user; orders of earlier versions have none.
+    #[serde(default)]
+    pub environment: TaskEnvironment,
     /// File mode creation mask.
     pub umask: u32,
     /// User of the job.

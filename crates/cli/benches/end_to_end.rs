@@ -143,6 +143,7 @@ impl Bench {
             overrides: fields,
             notify_file: None,
             env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+            env_files: std::collections::BTreeMap::new(),
             workdir: self.home.path().display().to_string(),
             umask: 0o022,
             interactive: false,

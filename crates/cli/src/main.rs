@@ -10,6 +10,7 @@ mod cmd;
 mod config_files;
 mod connect;
 mod dashes;
+mod environment;
 mod exit;
 mod facts;
 mod failures;

@@ -78,6 +78,7 @@ pub(crate) fn gang_order(
         umask: payload.umask,
         interactive: payload.interactive,
         files: payload.files.clone(),
+        environment: payload.environment.clone(),
         time_limit: spec.time_limit,
         grace: spec.grace,
         checkpoint: spec.checkpoint,

@@ -85,6 +85,7 @@ impl FakeSlurm {
             file: Some("job.yaml".to_owned()),
             overrides: serde_json::Map::new(),
             env: [].into(),
+            env_files: std::collections::BTreeMap::new(),
             workdir: "/home/ada/my project".to_owned(),
             umask: 0o22,
             interactive: false,

@@ -10,6 +10,7 @@ pub mod array;
 pub mod check;
 mod cluster_name;
 pub mod effect;
+pub mod environment;
 pub mod event;
 pub mod gpu_model;
 pub mod hash;
@@ -47,6 +48,7 @@ pub use advance_reservation::{
 pub use array::{Array, IndexRange};
 pub use cluster_name::{ClusterName, UnknownCluster};
 pub use effect::{Effect, StopCause};
+pub use environment::{PythonEnvironment, TaskEnvironment};
 pub use event::{CommandTarget, Event, Observation, TaskCheckpoint, TaskReport, TaskSignalled};
 pub use id::{
     AdvanceReservationName, Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::environment::TaskEnvironment;
 use crate::job::Checkpoint;
 use crate::notice::NoticeRule;
 use crate::sweep::Sweep;
@@ -40,6 +41,9 @@ pub struct Payload {
     /// Rules of the notices about the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<NoticeRule>,
+    /// Environment that is activated before the program.
+    #[serde(default, skip_serializing_if = "TaskEnvironment::is_empty")]
+    pub environment: TaskEnvironment,
 }
 
 impl fmt::Debug for Payload {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use muster_model::notice::{NoticeState, NoticeView};
 use muster_model::view::{ElementView, JobView, MissingOutput, ServiceView};
-use muster_model::{Outcome, OutputFiles, TaskExit, Time, signal_name};
+use muster_model::{
+    Outcome, OutputFiles, PythonEnvironment, TaskEnvironment, TaskExit, Time, signal_name,
+};
 
 use crate::RenderContext;
 use crate::amount::{count, gpus};
@@ -28,6 +30,8 @@ pub struct JobSheet<'a> {
     pub workdir: Option<&'a str>,
     /// Files that the user named for the output.
     pub files: Option<&'a OutputFiles>,
+    /// Environment of its program.
+    pub environment: Option<&'a TaskEnvironment>,
     /// Log file per rank.
     pub logs: &'a [String],
     /// Tasks whose output is incomplete.
@@ -281,6 +285,7 @@ fn private(detail: &JobSheet<'_>) -> Vec<(&'static str, String)> {
         facts.push(("runs", lines.join("\n")));
     }
     facts.extend(detail.workdir.map(|workdir| ("in", clean(workdir).into_owned())));
+    facts.extend(detail.environment.map(|environment| ("with", environment_lines(environment))));
     if let Some(files) = detail.files {
         let named = [("output", &files.output), ("error", &files.error)];
         facts.extend(
@@ -306,6 +311,30 @@ fn private(detail: &JobSheet<'_>) -> Vec<(&'static str, String)> {
         facts.push(("isolation", detail.enforcement.join("\n")));
     }
     facts
+}
+
+/// Describes the environment of a program: names and paths, a line for each field.
+fn environment_lines(environment: &TaskEnvironment) -> String {
+    let TaskEnvironment { python, modules, env_files, secrets, image, mounts } = environment;
+    let list = |items: &[std::sync::Arc<str>]| items.join(", ");
+    let secrets: Vec<String> =
+        secrets.iter().map(|(name, file)| format!("{name} from {file}")).collect();
+    let python = match python {
+        Some(PythonEnvironment::Venv(folder)) => ("venv", folder.to_string()),
+        Some(PythonEnvironment::Conda(name)) => ("conda", name.to_string()),
+        Some(PythonEnvironment::Uv(project)) => ("uv", project.to_string()),
+        None => ("venv", String::new()),
+    };
+    let lines = [
+        python,
+        ("modules", list(modules)),
+        ("image", image.as_deref().unwrap_or_default().to_owned()),
+        ("mounts", list(mounts)),
+        ("env-file", list(env_files)),
+        ("secrets", secrets.join(", ")),
+    ];
+    let lines = lines.iter().filter(|(_, value)| !value.is_empty());
+    lines.map(|(name, value)| format!("{name} {}", clean(value))).collect::<Vec<_>>().join("\n")
 }
 
 /// Describes how much of a task's output is missing, where, and why.
@@ -408,6 +437,7 @@ mod tests {
             workdir: private.then_some("/home/alice"),
             files: None,
             logs: if private { &logs } else { &[] },
+            environment: None,
             missing_output: &[],
             notices: &[],
             idle_since: None,

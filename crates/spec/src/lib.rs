@@ -9,6 +9,7 @@ mod advice;
 mod cluster;
 mod cluster_writer;
 mod diagnostic;
+mod env_file;
 mod field;
 mod job;
 mod names;
@@ -31,6 +32,7 @@ pub use advice::{
 pub use cluster::{Cluster, parse_cluster};
 pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};
 pub use diagnostic::{Colour, Diagnostic, Diagnostics};
+pub use env_file::{EnvFileError, read_env_file};
 pub use job::sweep::{BadTable, read_table};
 pub use job::{CheckedJob, ParsedJob, check, check_all, parse, parse_with_notices};
 pub use names::{check_name, expand_names};

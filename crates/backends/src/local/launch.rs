@@ -123,6 +123,7 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
         command: task.command.clone(),
         workdir: order.workdir.clone(),
         files: files(order, task),
+        environment: order.environment.clone(),
         umask: order.umask,
         identity: order.identity.clone(),
         switch_user: shared.config.system,

@@ -15,8 +15,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Program, ExitCode};
 
-use muster_model::OutputFiles;
 use muster_model::payload::{Identity, TaskCommand};
+use muster_model::{OutputFiles, TaskEnvironment};
 use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
 use rustix::fs::{Access, MemfdFlags, Mode, OFlags};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
@@ -25,6 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cgroup::CgroupPlan;
 use crate::device_files::ClosedDeviceFiles;
+use crate::environment::{self, EnvironmentError, image};
 use crate::record::OrderRecord;
 
 /// Everything stage two needs, sent to it over the control socket.
@@ -39,6 +40,9 @@ pub struct ExecPlan {
     /// Files for its output; relative paths start at the working directory.
     #[serde(default)]
     pub files: OutputFiles,
+    /// Environment that is activated before the program.
+    #[serde(default)]
+    pub environment: TaskEnvironment,
     /// File mode creation mask.
     pub umask: u32,
     /// User to become; `None` keeps the supervisor's.
@@ -64,6 +68,7 @@ impl ExecPlan {
             env: order.env.clone(),
             workdir: order.workdir.clone(),
             files: order.files.clone(),
+            environment: order.environment.clone(),
             umask: order.umask,
             identity: order.switch_user.then(|| order.identity.clone()),
             cgroup: order.cgroup.clone(),
@@ -160,6 +165,15 @@ impl From<String> for ExecError {
     }
 }
 
+impl From<EnvironmentError> for ExecError {
+    fn from(error: EnvironmentError) -> Self {
+        Self::Permanent(match error.hint.as_str() {
+            "" => error.what,
+            hint => format!("{}; {hint}", error.what),
+        })
+    }
+}
+
 impl ExecError {
     /// Returns the message for the supervisor.
     fn line(&self) -> String {
@@ -240,9 +254,17 @@ fn prepare(plan: &ExecPlan) -> Result<Program, ExecError> {
     std::env::set_current_dir(&plan.workdir).map_err(|error| {
         format!("cannot enter the working directory {}: {error}", plan.workdir.display())
     })?;
-    let mut program = resolve(&plan.command, plan.env.get("PATH").map(String::as_str))?;
+    let env = environment::activate(&plan.environment, plan.env.clone(), &plan.workdir)?;
+    let path = env.get("PATH").map(String::as_str);
+    let mut program = match &plan.environment.image {
+        Some(image) => {
+            let words = image::wrap(&plan.environment, image, &plan.command, &env, &plan.workdir)?;
+            resolve(&TaskCommand::Argv(words), path)?
+        }
+        None => resolve(&plan.command, path)?,
+    };
     redirect_output(&plan.files)?;
-    program.env_clear().envs(&plan.env);
+    program.env_clear().envs(&env);
     if let (true, Ok(own)) = (muster_ray::grows(&plan.command), std::env::current_exe()) {
         program.env(PROGRAM_VARIABLE, own);
     }

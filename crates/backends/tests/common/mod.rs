@@ -256,6 +256,7 @@ pub fn gang(id: AttemptId, scripts: &[&str]) -> GangOrder {
         umask: 0o022,
         interactive: false,
         files: muster_model::OutputFiles::default(),
+        environment: muster_model::TaskEnvironment::default(),
         time_limit: None,
         grace: Span(300),
         checkpoint: None,

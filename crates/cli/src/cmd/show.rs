@@ -53,6 +53,7 @@ pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
         commands: detail.commands.as_ref(),
         workdir: detail.workdir.as_deref(),
         files: detail.files.as_ref(),
+        environment: detail.environment.as_ref(),
         logs: &detail.logs,
         missing_output: &detail.missing_output,
         notices: &detail.notices,

@@ -23,6 +23,7 @@ mod debug_dump;
 mod docs;
 mod drain;
 mod elastic;
+mod environments;
 mod first_minute;
 mod home;
 mod import;

@@ -1,4 +1,4 @@
-//! Tests of Muster's output in other programs: completions in shells, pages in a browser.
+//! Tests of Muster with other programs: completions in shells, pages in a browser, environment modules.
 //! `cargo xtask programs` installs these programs from Debian packages and runs the tests; without
 //! them each test is ignored with that reason.
 
@@ -9,6 +9,7 @@ mod browser;
 mod driver;
 #[path = "../it/home.rs"]
 mod home;
+mod modulecmd;
 #[path = "../it/page.rs"]
 mod page;
 #[path = "../it/pty.rs"]

@@ -47,6 +47,7 @@ pub(super) async fn one(
         commands: None,
         workdir: None,
         files: None,
+        environment: None,
         logs: Vec::new(),
         missing_output: Vec::new(),
         has_ray: false,
@@ -72,6 +73,8 @@ pub(super) async fn one(
             |what: &StoredCommands, file: &str| what.workdir.join(file).display().to_string();
         let named = what.as_ref().filter(|what| !what.files.is_empty());
         detail.files = named.map(|what| what.files.map(|file| from(what, file)));
+        let environment = what.as_ref().map(|what| what.environment.clone());
+        detail.environment = environment.filter(|environment| !environment.is_empty());
         detail.workdir = what.map(|what| what.workdir.display().to_string());
         let logs = log_paths(&app, &detail.job, query.index).await?;
         detail.logs = logs.iter().map(|log| log.display().to_string()).collect();

@@ -160,7 +160,7 @@ fn submission(
 }
 
 fn draft(
-    checked: CheckedJob,
+    mut checked: CheckedJob,
     request: &SubmitRequest,
     caller: &Caller,
     user: &UserName,
@@ -173,6 +173,11 @@ fn draft(
     if checked.commands.values().any(muster_ray::begins_cluster) {
         env.remove(muster_ray::TOKEN);
     }
+    checked.add_env_files(&request.env_files).map_err(|file| {
+        ApiFailure::bad_request(format!(
+            "`env_files` lacks the variables of `{file}`, which the job names in `env-file`; the client reads them"
+        ))
+    })?;
     env.extend(checked.env);
     muster_ray::set_token(&mut env, &checked.commands, getrandom::fill)
         .map_err(|error| ApiFailure::Internal(format!("no random number: {error}")))?;
@@ -199,6 +204,7 @@ fn draft(
             files: checked.files,
             sweep: checked.sweep.map(Box::new),
             notices: checked.notices,
+            environment: checked.environment,
         },
         after: checked.after_documents,
     })

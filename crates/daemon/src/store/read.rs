@@ -10,8 +10,8 @@ use muster_model::sweep::Sweep;
 use muster_model::unit::Time;
 use muster_model::view::{HeldGpus, HoldingEnd, JobView};
 use muster_model::{
-    Attempt, AttemptId, ElementId, JobId, Outcome, OutputFiles, Payload, QueueName, TaskPlacement,
-    UserName,
+    Attempt, AttemptId, ElementId, JobId, Outcome, OutputFiles, Payload, QueueName,
+    TaskEnvironment, TaskPlacement, UserName,
 };
 use muster_runtime::StoreError;
 use rusqlite::types::ToSql;
@@ -41,12 +41,15 @@ pub struct StoredCommands {
     /// Parameters of a sweep; `None` for other jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Box<Sweep>>,
+    /// Environment that is activated before the program.
+    #[serde(default, skip_serializing_if = "TaskEnvironment::is_empty")]
+    pub environment: TaskEnvironment,
 }
 
 impl From<Payload> for StoredCommands {
     fn from(payload: Payload) -> Self {
-        let Payload { commands, workdir, files, sweep, .. } = payload;
-        Self { commands, workdir, files, sweep }
+        let Payload { commands, workdir, files, sweep, environment, .. } = payload;
+        Self { commands, workdir, files, sweep, environment }
     }
 }
 

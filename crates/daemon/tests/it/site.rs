@@ -205,6 +205,7 @@ pub fn request(text: &str) -> SubmitRequest {
         overrides: serde_json::Map::new(),
         notify_file: None,
         env: BTreeMap::from([("SECRET".to_owned(), "hunter2".to_owned())]),
+        env_files: BTreeMap::new(),
         workdir: "/tmp".to_owned(),
         umask: 0o022,
         interactive: false,

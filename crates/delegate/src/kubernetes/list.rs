@@ -155,6 +155,7 @@ impl KubernetesScheduler {
             workdir: None,
             files: None,
             logs: Vec::new(),
+            environment: None,
             missing_output: Vec::new(),
             has_ray: false,
             is_sweep: false,

@@ -69,6 +69,23 @@ impl PreparedJob {
     }
 }
 
+/// Gives a job the image and the variables of its environment; returns a warning about the latter.
+fn add_environment(checked: &mut CheckedJob, request: &SubmitRequest) -> Result<Option<String>> {
+    checked.kubernetes = checked.environment.for_kubernetes(&checked.kubernetes);
+    checked.add_env_files(&request.env_files).map_err(|file| {
+        RequestError::refused(format!(
+            "the variables of `{file}`, which the job names in `env-file`, are missing"
+        ))
+    })?;
+    let has_files = !checked.environment.env_files.is_empty();
+    Ok(has_files.then(|| {
+        format!(
+            "`{}`: who may read its pods reads the variables of `env-file`; for secrets write `kubernetes: {{env-from: [secret/NAME]}}`",
+            checked.spec.name
+        )
+    }))
+}
+
 impl KubernetesScheduler {
     /// Submits every document of a request.
     pub(super) async fn submit(&self, request: SubmitRequest) -> Result<SubmitResponse> {
@@ -77,7 +94,11 @@ impl KubernetesScheduler {
         let documents =
             muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
         let site = SubmissionSite::unknown(self.settings.user.clone(), &default_queue);
-        let checked = muster_spec::check_all(&documents, &site)?;
+        let mut checked = muster_spec::check_all(&documents, &site)?;
+        let mut warnings = Vec::new();
+        for one in &mut checked {
+            warnings.extend(add_environment(one, &request)?);
+        }
         if request.interactive {
             return Err(RequestError::refused(
                 "jobs on Kubernetes cannot be started with a terminal",
@@ -87,7 +108,6 @@ impl KubernetesScheduler {
         // 2. Write all objects first: a job that Kubernetes cannot run rejects the whole request.
         let server = self.server().await?;
         let scheduler = scheduler_of(server);
-        let mut warnings = Vec::new();
         let mut ready = Vec::new();
         let nodes = self.nodes_of_models(server, &checked).await?;
         for (nth, checked) in checked.into_iter().enumerate() {
@@ -213,6 +233,7 @@ impl KubernetesScheduler {
             has_output_files: !checked.files.is_empty(),
             after,
             options: &checked.kubernetes,
+            environment: &checked.environment,
             scheduler,
             form: JobForm::Simplest.with(&checked.kubernetes),
             suffix: Some(&suffix),

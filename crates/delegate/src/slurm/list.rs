@@ -386,6 +386,10 @@ impl SlurmScheduler {
                 .as_ref()
                 .map(|record| record.files.clone())
                 .filter(|files| !files.is_empty()),
+            environment: record
+                .as_ref()
+                .map(|record| record.environment.clone())
+                .filter(|environment| !environment.is_empty()),
             workdir: record
                 .map(|record| record.workdir)
                 .or_else(|| Some(rows.first()?.workdir.clone())),

@@ -284,6 +284,7 @@ mod tests {
             without: Vec::new(),
             is_plain,
             files: muster_model::OutputFiles::default(),
+            environment: muster_model::TaskEnvironment::default(),
             checkpoint: None,
             sweep: None,
         };

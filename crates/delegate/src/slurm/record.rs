@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use muster_model::sweep::Sweep;
-use muster_model::{Checkpoint, OutputFiles, Time};
+use muster_model::{Checkpoint, OutputFiles, TaskEnvironment, Time};
 use serde::{Deserialize, Serialize};
 
 /// Directory of this user's submissions to one cluster.
@@ -46,6 +46,9 @@ pub(super) struct SubmissionRecord {
     /// Output files that the user named, as absolute patterns.
     #[serde(default)]
     pub(super) files: OutputFiles,
+    /// Environment of its program.
+    #[serde(default, skip_serializing_if = "TaskEnvironment::is_empty")]
+    pub(super) environment: TaskEnvironment,
     /// Variables to remove from sbatch's environment: they would override options of the script.
     #[serde(default)]
     pub(super) without: Vec<String>,
@@ -311,6 +314,7 @@ mod tests {
             has_ray: false,
             workdir: "/".to_owned(),
             files: OutputFiles::default(),
+            environment: TaskEnvironment::default(),
             without: Vec::new(),
             is_plain: true,
             checkpoint: None,

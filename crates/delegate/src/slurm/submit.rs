@@ -51,7 +51,8 @@ impl SlurmScheduler {
             request.notices(),
         )?;
         let site = SubmissionSite::unknown(self.settings.user.clone(), &nowhere);
-        let checked = muster_spec::check_all(&documents, &site)?;
+        let mut checked = muster_spec::check_all(&documents, &site)?;
+        checked.iter_mut().try_for_each(|one| add_env_files(one, &request))?;
         if request.interactive {
             return Err(RequestError::refused("sbatch jobs cannot have a terminal").hint(
                 "submit without -it and use `muster attach JOB` once it runs, or use `srun --pty`",
@@ -112,7 +113,8 @@ impl SlurmScheduler {
             sweep: one.checked.sweep.as_ref(),
             notices: &one.checked.notices,
             files: &one.checked.files,
-            slurm: &one.checked.slurm,
+            slurm: &one.checked.environment.for_slurm(&one.checked.slurm),
+            secrets: &one.checked.environment.secrets,
             directory: Some(JobDirectory { id: &one.id, dir: &dir.to_string_lossy() }),
             program: Some(&*program),
             verify: one.checked.verify,
@@ -171,6 +173,7 @@ impl SlurmScheduler {
                 .checked
                 .files
                 .map(|file| Path::new(&one.workdir).join(file).display().to_string()),
+            environment: one.checked.environment.clone(),
             without: overruling(&script.options).into_iter().map(str::to_owned).collect(),
             is_plain: one.spec.after.is_empty()
                 && one.checked.after_documents.is_empty()
@@ -348,6 +351,15 @@ impl SlurmScheduler {
             )),
         }
     }
+}
+
+/// Adds the variables of the files that a job names.
+fn add_env_files(checked: &mut CheckedJob, request: &SubmitRequest) -> Result<()> {
+    checked.add_env_files(&request.env_files).map_err(|file| {
+        RequestError::refused(format!(
+            "the variables of `{file}`, which the job names in `env-file`, are missing"
+        ))
+    })
 }
 
 fn ready(request: &SubmitRequest, nth: usize, checked: CheckedJob, now: Time) -> PreparedJob {

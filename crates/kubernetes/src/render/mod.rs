@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use muster_model::kubernetes::KubernetesOptions;
 use muster_model::payload::TaskCommand;
-use muster_model::{DependencyKind, JobSpec, Service, TaskGroup, Unsupported, WorkloadKind};
+use muster_model::{
+    DependencyKind, JobSpec, Service, TaskEnvironment, TaskGroup, Unsupported, WorkloadKind,
+};
 use serde_json::Value;
 
 pub use files::SentFile;
@@ -90,6 +92,8 @@ pub struct RenderInput<'a> {
     pub after: &'a [(DependencyKind, String)],
     /// Options for Kubernetes only.
     pub options: &'a KubernetesOptions,
+    /// Environment of its program, of which a pod has the image only.
+    pub environment: &'a TaskEnvironment,
     /// Scheduler of the cluster.
     pub scheduler: GangScheduler,
     /// Kind of the object that has the tasks.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::group::ObjectRef;
 use muster_model::{
-    GpuModel, Protection, Replicas, Service, TopologyRule, Unsupported, WorkloadKind,
+    GpuModel, Protection, PythonEnvironment, Replicas, Service, TopologyRule, Unsupported,
+    WorkloadKind,
 };
 
 use super::{GangScheduler, JobForm, JobShape, RenderInput, main_object, ray_job, role_name};
@@ -22,9 +23,10 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
     if input.options.image.is_none() {
         refuse(
             "it names no image, and a container has no other programs",
-            "write `kubernetes: {image: registry.example.com/train:1}`",
+            "write `image: registry.example.com/train:1`",
         );
     }
+    environment(input, &mut refuse);
     match &spec.kind {
         WorkloadKind::Task | WorkloadKind::Notebook(_) => {}
         WorkloadKind::Service(service) => replicas(input, service, &mut refuse),
@@ -57,6 +59,41 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
         refuse("`reservation`: Kubernetes has none", "remove `reservation`");
     }
     unfit
+}
+
+/// Refuses environments that are on this machine only.
+fn environment(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
+    let environment = input.environment;
+    match &environment.python {
+        Some(PythonEnvironment::Venv(_)) => refuse(
+            "`venv`: a folder of this machine is not in the image",
+            "build the packages into the image; for a venv on a volume write `run: /data/venv/bin/python train.py`",
+        ),
+        Some(PythonEnvironment::Conda(_)) => refuse(
+            "`conda`: an environment of this machine is not in the image",
+            "build the packages into the image; for one in the image write `run: conda run -n NAME python train.py`",
+        ),
+        Some(PythonEnvironment::Uv(_)) => refuse(
+            "`uv`: the `.venv` of this machine is not in the image",
+            "build the packages into the image (`uv sync` in its Dockerfile)",
+        ),
+        None => {}
+    }
+    if !environment.modules.is_empty() {
+        refuse("`modules`: containers have none", "choose an image that has these programs");
+    }
+    if !environment.secrets.is_empty() {
+        refuse(
+            "`secrets` are in files of this machine",
+            "put them into a Secret (`kubectl create secret generic wandb --from-file=WANDB_API_KEY=FILE`) and write `kubernetes: {env-from: [secret/wandb]}`",
+        );
+    }
+    if !environment.mounts.is_empty() {
+        refuse(
+            "`mounts` are directories of this machine",
+            "write `kubernetes: {volumes: [CLAIM:/path]}`",
+        );
+    }
 }
 
 /// Refuses services that no Deployment can be.

@@ -49,6 +49,7 @@ pub fn draft(name: &str, tasks: u32, elements: u32, restarts: u32) -> JobDraft {
         files: muster_model::OutputFiles::default(),
         sweep: None,
         notices: Vec::new(),
+        environment: muster_model::TaskEnvironment::default(),
     };
     JobDraft { spec, payload, after: Vec::new() }
 }

@@ -106,6 +106,8 @@ pub(super) struct ImportedJob {
     pub(super) workdir: Option<String>,
     pub(super) files: OutputFiles,
     pub(super) env: Vec<(String, String)>,
+    /// Files of secrets, with the variable that each becomes.
+    pub(super) secrets: Vec<(String, String)>,
     pub(super) checkpoint: Option<DraftCheckpoint>,
     /// Maximum number of restarts.
     pub(super) restart: Option<u64>,
@@ -163,6 +165,13 @@ impl ImportedJob {
             lines.open("env");
             for (name, value) in &self.env {
                 lines.text(&scalar(name), value);
+            }
+            lines.close();
+        }
+        if !self.secrets.is_empty() {
+            lines.open("secrets");
+            for (name, file) in &self.secrets {
+                lines.text(&scalar(name), file);
             }
             lines.close();
         }

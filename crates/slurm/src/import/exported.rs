@@ -148,14 +148,25 @@ fn surroundings(around: &[ShellCommand], draft: &mut ImportedJob) {
                 draft.files.error = draft.files.error.take().or(value("--error"));
             }
             ["module", "load", module] => draft.slurm.modules.push((*module).to_owned()),
-            ["conda", "activate", conda] => draft.slurm.conda = Some((*conda).to_owned()),
+            ["conda", "activate", conda] => draft.slurm.conda = Some(written_path(conda)),
+            ["muster_secret", name, file] => {
+                draft.secrets.push(((*name).to_owned(), written_path(file)));
+            }
             [".", path] => {
                 if let Some(venv) = path.strip_suffix("/bin/activate") {
-                    draft.slurm.venv = Some(venv.to_owned());
+                    draft.slurm.venv = Some(written_path(venv));
                 }
             }
             _ => {}
         }
+    }
+}
+
+/// Returns a path as a job file has it, of one as `quote::path_word` writes it.
+fn written_path(shown: &str) -> String {
+    match shown.strip_prefix("$HOME") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("~{rest}"),
+        Some(_) | None => shown.to_owned(),
     }
 }
 
@@ -203,13 +214,10 @@ fn container(words: &[String], draft: &mut ImportedJob) {
     let Some(image) = words.first().and_then(|word| word.strip_prefix("--container-image=")) else {
         return;
     };
-    draft.slurm.container = Some(image.replacen('#', "/", 1));
+    draft.slurm.container = Some(written_path(&image.replacen('#', "/", 1)));
     let mounts = words.get(1).and_then(|word| word.strip_prefix("--container-mounts="));
-    draft.slurm.container_mounts = mounts
-        .into_iter()
-        .flat_map(|mounts| mounts.split(',').skip(1))
-        .map(str::to_owned)
-        .collect();
+    draft.slurm.container_mounts =
+        mounts.into_iter().flat_map(|mounts| mounts.split(',').skip(1)).map(written_path).collect();
 }
 
 /// Splits the text into the scripts of the ranks and the rest.

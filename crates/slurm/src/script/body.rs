@@ -265,16 +265,40 @@ fn surroundings(text: &mut String, source: &ScriptInput<'_>) {
     }
     if let Some(conda) = &slurm.conda {
         text.push_str("\neval \"$(conda shell.bash hook)\" || exit 1\n");
-        let _ = writeln!(text, "conda activate {} || exit 1", shell_word(conda));
+        let _ = writeln!(text, "conda activate {} || exit 1", quote::path_word(conda));
     }
     if let Some(venv) = &slurm.venv {
         let _ = writeln!(
             text,
             "\n. {} || exit 1",
-            shell_word(&format!("{}/bin/activate", venv.trim_end_matches('/')))
+            quote::path_word(&format!("{}/bin/activate", venv.trim_end_matches('/')))
         );
     }
+    if !source.secrets.is_empty() {
+        text.push_str(SECRETS);
+        for (name, file) in source.secrets {
+            let _ = writeln!(text, "muster_secret {name} {}", quote::path_word(file));
+        }
+    }
 }
+
+/// Reads secrets where the job starts, so that the script does not have them; under the terms of
+/// `backends/src/environment/secrets.rs`.
+const SECRETS: &str = r#"
+# Secrets: each from a file that no other user can read.
+muster_secret() {
+  if ! [ -f "$2" ] || ! [ -O "$2" ] || ! [ -r "$2" ]; then
+    echo "muster: the secret $1 cannot be read on $(hostname): $2 is missing, or not a file of $USER" >&2
+    exit 1
+  fi
+  case $(stat -L -c %a "$2") in
+    *00) ;;
+    *[04]0) [ -G "$2" ] || { echo "muster: other users have access to $2: chmod 600 $2" >&2; exit 1; } ;;
+    *) echo "muster: other users have access to $2: chmod 600 $2" >&2; exit 1 ;;
+  esac
+  export "$1=$(cat "$2")"
+}
+"#;
 
 /// Generates the script of a component's ranks, as a variable of the batch script.
 fn ranks(

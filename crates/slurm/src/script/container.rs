@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use muster_model::payload::shell_word;
 use muster_model::slurm::SlurmContainer;
 
-use super::ScriptInput;
+use super::{ScriptInput, quote};
 
 /// Selects Pyxis or Apptainer before any rank starts. Pyxis mounts no directories by default, so
 /// those that a rank needs are listed.
@@ -22,7 +22,7 @@ pub(super) fn choose(text: &mut String, source: &ScriptInput<'_>) {
             .filter(|_| source.verify)
             .map(|program| shell_word(&format!("{program}:{program}:ro"))),
     );
-    mounts.extend(container.mounts.iter().map(|mount| shell_word(mount)));
+    mounts.extend(container.mounts.iter().map(|mount| quote::path_word(mount)));
     let _ = write!(
         text,
         r#"
@@ -36,7 +36,7 @@ elif ! MUSTER_APPTAINER=$(command -v apptainer || command -v singularity); then
   exit 1
 fi
 "#,
-        image = shell_word(&for_pyxis(&container.image)),
+        image = quote::path_word(&for_pyxis(&container.image)),
         mounts = mounts.join(","),
     );
 }
@@ -62,14 +62,15 @@ pub(super) fn inside(
     if source.directory.is_some() {
         words.push("--bind \"${MUSTER_FENCE%/*}\"".to_owned());
     }
-    words.extend(container.mounts.iter().map(|mount| format!("--bind {}", shell_word(mount))));
+    words
+        .extend(container.mounts.iter().map(|mount| format!("--bind {}", quote::path_word(mount))));
     words.push(format!("--pwd {}", work(source)));
-    words.push(shell_word(&for_apptainer(&container.image)));
+    words.push(quote::path_word(&for_apptainer(&container.image)));
     format!("${{MUSTER_APPTAINER:+{}}} ", words.join(" "))
 }
 
 fn is_file(image: &str) -> bool {
-    image.starts_with(['/', '.']) || image.contains("://")
+    image.starts_with(['/', '.', '~']) || image.contains("://")
 }
 
 /// Converts an image name: Pyxis has `#` between the registry and the rest.

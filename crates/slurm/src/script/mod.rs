@@ -42,8 +42,10 @@ pub struct ScriptInput<'a> {
     pub notices: &'a [NoticeRule],
     /// Patterns of the output files.
     pub files: &'a OutputFiles,
-    /// Options for Slurm only.
+    /// Options for Slurm only, with what the job says of its environment.
     pub slurm: &'a SlurmOptions,
+    /// Files that hold secrets, by the variable that each becomes.
+    pub secrets: &'a BTreeMap<Arc<str>, Arc<str>>,
     /// Muster's directory of the job; `None` for a script that runs without Muster.
     pub directory: Option<JobDirectory<'a>>,
     /// Path of this program on the nodes; `None` for a script that runs without Muster.

@@ -1,4 +1,6 @@
-//! Text in a shell script: names of variables, and here-documents.
+//! Text in a shell script: paths, names of variables, and here-documents.
+
+use muster_model::payload::shell_word;
 
 /// Returns an end mark of a here-document that is not a line of the text.
 #[must_use]
@@ -8,6 +10,17 @@ pub fn end_mark(text: &str) -> String {
         mark.push('_');
     }
     mark
+}
+
+/// Returns a path as a part of a word, in which `~` at the start is the home directory: a shell expands it only at
+/// the start of a whole word.
+#[must_use]
+pub fn path_word(path: &str) -> String {
+    match path.strip_prefix("~/") {
+        Some(rest) => format!("\"$HOME\"/{}", shell_word(rest)),
+        None if path == "~" => "\"$HOME\"".to_owned(),
+        None => shell_word(path),
+    }
 }
 
 /// Returns whether a shell can export a variable of this name.
@@ -27,8 +40,6 @@ pub fn is_variable(name: &str) -> bool {
 mod tests {
     use std::process::Command;
 
-    use muster_model::payload::shell_word;
-
     use super::*;
 
     #[test]
@@ -39,6 +50,17 @@ mod tests {
             let line = format!("printf %s {}", shell_word(text));
             let shell = Command::new("sh").args(["-c", &line]).output().unwrap();
             assert_eq!(String::from_utf8(shell.stdout).unwrap(), text, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_path_starts_at_the_home_directory_where_it_says_so() {
+        for (path, expected) in
+            [("~/a b", "/h/a b"), ("~", "/h"), ("~ann/x", "~ann/x"), ("/x/~", "/x/~")]
+        {
+            let line = format!("printf %s --image={}", path_word(path));
+            let shell = Command::new("sh").args(["-c", &line]).env("HOME", "/h").output().unwrap();
+            assert_eq!(String::from_utf8(shell.stdout).unwrap(), format!("--image={expected}"));
         }
     }
 

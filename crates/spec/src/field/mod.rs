@@ -44,14 +44,12 @@ pub(crate) trait Document {
     const KEYS: &'static [&'static str];
     /// Field names of other systems, and the field that they correspond to.
     const FOREIGN: &'static [(&'static str, &'static str)];
-    /// Field names planned for a later version, and why this one does not have them.
-    const LATER: &'static [(&'static str, &'static str)] = &[];
 }
 
 /// Declares a mapping with fields: a struct of optional located values, its reader and its schema.
 /// Every field must have a documentation comment; it becomes the schema's description.
 macro_rules! document {
-    ($(#[doc = $doc:literal])+ $name:ident ($title:literal) requires [$($required:literal),*] foreign $foreign:expr $(, later $later:expr)? => {
+    ($(#[doc = $doc:literal])+ $name:ident ($title:literal) requires [$($required:literal),*] foreign $foreign:expr => {
         $($(#[doc = $field_doc:literal])+ $key:literal $field:ident : $type:ty,)+
     }) => {
         $(#[doc = $doc])+
@@ -63,7 +61,6 @@ macro_rules! document {
         impl $crate::field::Document for $name {
             const KEYS: &'static [&'static str] = &[$($key),+];
             const FOREIGN: &'static [(&'static str, &'static str)] = $foreign;
-            $(const LATER: &'static [(&'static str, &'static str)] = $later;)?
         }
 
         impl $crate::field::Field for $name {
@@ -189,9 +186,6 @@ pub(crate) fn wrong_kind(node: &Node, name: &str, expected: &str) -> Problem {
 /// Returns the problem for an unknown field, with the nearest and all known ones.
 pub(crate) fn unknown<D: Document>(entry: &YamlEntry) -> Problem {
     let plain = entry.key.to_lowercase().replace('_', "-");
-    if let Some((name, reason)) = D::LATER.iter().find(|(name, _)| *name == plain) {
-        return Problem::new(format!("`{name}` is not supported yet")).at(entry.key_place, *reason);
-    }
     let meant = D::FOREIGN.iter().find(|(foreign, _)| *foreign == plain).map(|(_, ours)| *ours);
     let meant = meant.or_else(|| nearest(&entry.key, D::KEYS.iter().copied()));
     let label = match meant {

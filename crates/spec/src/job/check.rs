@@ -20,8 +20,8 @@ use crate::job::fit::EligibleNodes;
 use crate::job::kind::KindValue;
 use crate::job::shape::{GroupFields, contradiction};
 use crate::job::{
-    CheckedJob, ParsedJob, elastic, ending, kind, kubernetes, notify, payload, ray, slurm, sweep,
-    topology,
+    CheckedJob, ParsedJob, elastic, ending, environment, kind, kubernetes, notify, payload, ray,
+    slurm, sweep, topology,
 };
 use crate::quantity::{EarliestStart, span_text};
 use crate::site::SubmissionSite;
@@ -55,11 +55,12 @@ pub(super) fn check(
     let grace = ending::grace(job, problems);
     let ending = ray::Ending { time_limit, checkpoint, grace };
     let (commands, groups) = programs(document, word, groups, ending, (&mut warnings, problems));
-    let env = environment(job, &mut warnings, problems);
+    let env = variables(job, &mut warnings, problems);
     let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
     let restart = kind::restart(word, job, ending::restart(job, problems), problems);
     let files = payload::files(job, problems);
     let notices = notices(job, problems);
+    let environment = environment::of_job(job, problems);
     let slurm = slurm::of_job(job, problems);
     let kubernetes = kubernetes::of_job(job, problems);
     let (sweep, points) = sweep::of_job(document, word, problems).unzip();
@@ -97,6 +98,7 @@ pub(super) fn check(
         env,
         workdir,
         files,
+        environment,
         sweep,
         notices,
         slurm,
@@ -155,7 +157,7 @@ fn sizes_and_nodes(
 }
 
 /// Returns the environment variables of the document.
-fn environment(
+fn variables(
     job: &JobDocument,
     warnings: &mut Vec<String>,
     problems: &mut Problems,

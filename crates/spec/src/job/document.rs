@@ -17,7 +17,7 @@ pub(super) const ONLY_GROUP: &str = "main";
 
 document! {
     /// A job for Muster. A small one needs only `name`, `run` and `gpus`.
-    JobDocument ("job") requires [] foreign FOREIGN, later LATER => {
+    JobDocument ("job") requires [] foreign FOREIGN => {
         /// Name of the job: at most 64 letters, digits, `.`, `_` or `-`. By default the name of the
         /// file, or of the program.
         "name" name: JobName,
@@ -75,6 +75,25 @@ document! {
         "priority" priority: Whole<-1_000_000, 1_000_000>,
         /// Environment variables on top of the submitter's.
         "env" env: Named<Text>,
+        /// Files with environment variables, `NAME=VALUE` lines; `env` overrides them. They are read when the job is
+        /// submitted; a relative path starts at the folder of the job file.
+        "env-file" env_files: OneOrMany<Text>,
+        /// Environment variables whose values are secrets in files of yours: `{WANDB_API_KEY: ~/.wandb-key}`. Each file is
+        /// read when the program starts, and must be readable by you alone.
+        "secrets" secrets: Named<Text>,
+        /// Python virtual environment to run in: its folder, as made by `python -m venv`.
+        "venv" venv: Text,
+        /// Conda environment to run in: its name, or its folder.
+        "conda" conda: Text,
+        /// Project of uv to run in: the folder with its `pyproject.toml`. Its `.venv` must be there; `uv sync` makes it.
+        "uv" uv: Text,
+        /// Environment modules to load, in this order: `[cuda/12.4, gcc]`.
+        "modules" modules: OneOrMany<Text>,
+        /// Image to run in: `nvcr.io/nvidia/pytorch:24.05-py3`, or a file. On Kubernetes that of its containers, on Slurm
+        /// by Pyxis or Apptainer, on one machine by Apptainer or Podman.
+        "image" image: Text,
+        /// Directories mounted into the image, besides the working directory: `/data:/data`, `/models:/models:ro`.
+        "mounts" mounts: OneOrMany<Text>,
         /// Working directory; a relative one starts at the submitter's. By default the submitter's.
         "workdir" workdir: Text,
         /// File for standard output, and for standard error unless `error` is set; a relative path
@@ -345,12 +364,6 @@ document! {
     }
 }
 
-/// Planned fields. A message about them is better than `did you mean`, and ignoring them would be
-/// worst.
-const LATER: &[(&str, &str)] = &[("image", CONTAINERS), ("container", CONTAINERS)];
-
-const CONTAINERS: &str = "for Kubernetes write `kubernetes: {image: …}`, for Slurm `slurm: {container: …}`; containers on one machine come in a later version";
-
 /// Names of these fields in Slurm, Kubernetes and other systems.
 const FOREIGN: &[(&str, &str)] = &[
     ("command", "run"),
@@ -378,6 +391,19 @@ const FOREIGN: &[(&str, &str)] = &[
     ("job-name", "name"),
     ("environment", "env"),
     ("export", "env"),
+    ("env-files", "env-file"),
+    ("envfile", "env-file"),
+    ("dotenv", "env-file"),
+    ("env_file", "env-file"),
+    ("secret", "secrets"),
+    ("virtualenv", "venv"),
+    ("conda-env", "conda"),
+    ("module", "modules"),
+    ("container", "image"),
+    ("container-image", "image"),
+    ("docker", "image"),
+    ("container-mounts", "mounts"),
+    ("volumes", "mounts"),
     ("cwd", "workdir"),
     ("chdir", "workdir"),
     ("directory", "workdir"),

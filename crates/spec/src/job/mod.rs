@@ -6,6 +6,7 @@ mod check;
 mod document;
 mod elastic;
 mod ending;
+mod environment;
 pub(crate) mod fields;
 mod fit;
 mod kind;
@@ -29,7 +30,7 @@ use muster_model::notice::NoticeRule;
 use muster_model::payload::TaskCommand;
 use muster_model::slurm::SlurmOptions;
 use muster_model::sweep::Sweep;
-use muster_model::{JobSpec, OutputFiles};
+use muster_model::{JobSpec, OutputFiles, TaskEnvironment};
 use serde_json::{Map, Value};
 
 use crate::advice::{self, refuse_other};
@@ -62,6 +63,12 @@ impl ParsedJob {
         self.fields.name.as_ref().map(|name| name.value.0.as_str())
     }
 
+    /// Returns the files with variables that it names.
+    pub fn env_files(&self) -> impl Iterator<Item = &str> {
+        let files = self.fields.env_files.iter().flat_map(|files| &files.value.0);
+        files.map(|file| file.value.0.as_str())
+    }
+
     /// Returns the path of the file that holds its parameters, if it names one.
     #[must_use]
     pub fn params_file(&self) -> Option<&str> {
@@ -86,6 +93,8 @@ pub struct CheckedJob {
     pub workdir: Option<PathBuf>,
     /// Files for the job's output.
     pub files: OutputFiles,
+    /// Environment that is activated before its program.
+    pub environment: TaskEnvironment,
     /// Parameters of a sweep, whose points are the indices of the array; `None` for other jobs.
     pub sweep: Option<Sweep>,
     /// Rules of the notices about the job.
@@ -102,6 +111,26 @@ pub struct CheckedJob {
     pub after_documents: Vec<(DependencyKind, usize)>,
     /// Warnings for the user; the job is valid.
     pub warnings: Vec<String>,
+}
+
+impl CheckedJob {
+    /// Adds the variables of the files that `env-file` names, given by these names. Those of `env` override them.
+    ///
+    /// # Errors
+    /// The name of a file whose variables are missing.
+    pub fn add_env_files(
+        &mut self,
+        files: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Result<(), Arc<str>> {
+        let mut variables = BTreeMap::new();
+        for name in &self.environment.env_files {
+            let file = files.get(&**name).ok_or_else(|| Arc::clone(name))?;
+            variables.extend(file.clone());
+        }
+        variables.append(&mut self.env);
+        self.env = variables;
+        Ok(())
+    }
 }
 
 /// Reads every job of a text. `overrides` are fields from the command line: each replaces the same

@@ -12,6 +12,7 @@ use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Located, Named, Text};
 use crate::job::ParsedJob;
 use crate::job::document::{JobDocument, ONLY_GROUP};
+use crate::job::environment;
 use crate::job::fields::{MAX_ARGUMENT_BYTES, Program};
 use crate::job::kind::KindValue;
 use crate::names::name_from;
@@ -41,7 +42,7 @@ pub(super) fn commands(
         return BTreeMap::new();
     }
     let mut commands = BTreeMap::new();
-    let run = |program: &Located<Program>| program.value.0.clone();
+    let run = |program: &Located<Program>| environment::with_python(job, program.value.0.clone());
     match &job.groups {
         None => match &job.run {
             Some(program) => {
@@ -89,10 +90,7 @@ pub(super) fn environment(
             let label = "the system takes less than 128KiB in one variable";
             problems.add(Problem::new("an environment variable is too long").at(item.place, label));
         }
-        let own = OWN_VARIABLES.contains(&item.name.as_str())
-            || ["PET_", "MUSTER_"].iter().any(|prefix| item.name.starts_with(prefix))
-            || item.name == "LOCAL_WORLD_SIZE";
-        if own {
+        if is_own(&item.name) {
             let name = show(&item.name);
             warnings.push(format!(
                 "`env` sets {name}, but Muster sets it for every task; yours is not used"
@@ -101,6 +99,13 @@ pub(super) fn environment(
         variables.insert(item.name.clone(), item.value.0.clone());
     }
     variables
+}
+
+/// Returns true for a variable that Muster sets for every task.
+pub(super) fn is_own(name: &str) -> bool {
+    OWN_VARIABLES.contains(&name)
+        || ["PET_", "MUSTER_"].iter().any(|prefix| name.starts_with(prefix))
+        || name == "LOCAL_WORLD_SIZE"
 }
 
 pub(super) fn directory(workdir: &Located<Text>, problems: &mut Problems) -> Option<PathBuf> {

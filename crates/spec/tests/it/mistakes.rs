@@ -961,13 +961,6 @@ fn ray_clusters_that_grow_or_join() {
 
 #[test]
 fn what_this_version_cannot_do() {
-    assert_snapshot!(complaint("image: ubuntu:24.04\nrun: a"), @r"
-    error: `image` is not supported yet
-     --> train.yaml:1:1
-      |
-    1 | image: ubuntu:24.04
-      | ^^^^^ for Kubernetes write `kubernetes: {image: …}`, for Slurm `slurm: {container: …}`; containers on one machine come in a later version
-    ");
     assert_snapshot!(complaint("kind: sweep\nrun: a"), @r"
     error: `params` is missing
      --> train.yaml:1:1

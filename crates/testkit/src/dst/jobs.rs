@@ -66,6 +66,7 @@ pub(crate) fn draft(
         files: muster_model::OutputFiles::default(),
         sweep: None,
         notices: Vec::new(),
+        environment: muster_model::TaskEnvironment::default(),
     };
     JobDraft { spec, payload, after: Vec::new() }
 }

@@ -271,6 +271,7 @@ impl ScenarioWorld {
                 files: muster_model::OutputFiles::default(),
                 sweep: None,
                 notices: Vec::new(),
+                environment: muster_model::TaskEnvironment::default(),
             };
             let spec = JobSpec { begin: job.begin.map(|begin| begin.at(self.now)), ..job.spec };
             let known = SubmittedJob {

@@ -11,7 +11,7 @@ use muster_kubernetes::render::{self, GangScheduler, JobForm, RenderInput, SentF
 use muster_model::{DependencyKind, JobSpec};
 use muster_spec::CheckedJob;
 
-use super::{FileArgs, refusal, report_verify};
+use super::{FileArgs, refusal, report_env_files, report_verify};
 use crate::app::App;
 use crate::exit::Failure;
 use crate::ui::now;
@@ -151,6 +151,7 @@ pub(super) fn run(app: &App, args: &ObjectArgs, form: JobForm) -> Result<u8> {
         app.ui.warning(warning);
     }
     report_verify(app, checked);
+    report_env_files(app, checked);
     Ok(0)
 }
 
@@ -176,7 +177,8 @@ pub(in crate::cmd) fn with_input<T>(
         files,
         has_output_files: !checked.files.is_empty(),
         after,
-        options: &checked.kubernetes,
+        options: &checked.environment.for_kubernetes(&checked.kubernetes),
+        environment: &checked.environment,
         scheduler,
         form: form.with(&checked.kubernetes),
         suffix: None,

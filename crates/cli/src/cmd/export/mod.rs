@@ -14,6 +14,7 @@ use muster_spec::{CheckedJob, SubmissionSite};
 use serde_json::Map;
 
 use crate::app::App;
+use crate::environment::read_env_files;
 use crate::exit::Failure;
 use crate::{output_files, points_file, source};
 
@@ -72,7 +73,11 @@ impl FileArgs {
         let documents = points_file::parse(&text.source, file, Map::new())?;
         let queue = QueueName::from("default");
         let site = SubmissionSite::unknown(UserName::from("nobody"), &queue);
-        let all = muster_spec::check_all(&documents, &site).map_err(Failure::from)?;
+        let mut all = muster_spec::check_all(&documents, &site).map_err(Failure::from)?;
+        let env_files = read_env_files(&documents, file)?;
+        for job in &mut all {
+            job.add_env_files(&env_files).expect("every file that the jobs name was read");
+        }
         let selected = select_document(all.len(), self.document)?;
         Ok(FileJobs { all, selected })
     }
@@ -114,6 +119,16 @@ fn report_verify(app: &App, checked: &CheckedJob) {
         app.ui.status(
             "left out: the `verify` checks before the program starts, which only Muster runs",
         );
+    }
+}
+
+/// Warns that what is written has the values of the files that a job names.
+fn report_env_files(app: &App, checked: &CheckedJob) {
+    let files = checked.environment.env_files.join(", ");
+    if !files.is_empty() {
+        app.ui.warning(&format!(
+            "the values of {files} are written out; `secrets` and `kubernetes: {{env-from: …}}` keep them apart"
+        ));
     }
 }
 

@@ -8,7 +8,7 @@ use muster_slurm::script::operator::{self, SlurmOperator};
 use muster_slurm::script::{self, GeneratedScript, ScriptInput};
 use muster_spec::CheckedJob;
 
-use super::{FileArgs, refusal, report_verify};
+use super::{FileArgs, refusal, report_env_files, report_verify};
 use crate::app::App;
 use crate::exit::Failure;
 use crate::ui::now;
@@ -97,7 +97,8 @@ pub(super) fn run_inside(app: &App, args: &InsideArgs, operator: SlurmOperator) 
 /// Returns a job that runs in the image that it names for Kubernetes, unless it names another one.
 fn in_its_image(checked: &CheckedJob) -> CheckedJob {
     let mut job = checked.clone();
-    if let (None, Some(image)) = (&job.slurm.container, &job.kubernetes.image) {
+    let has_image = job.slurm.container.is_some() || job.environment.image.is_some();
+    if let (false, Some(image)) = (has_image, &job.kubernetes.image) {
         job.slurm.container = Some(SlurmContainer { image: image.clone(), mounts: Vec::new() });
     }
     job
@@ -116,6 +117,7 @@ fn write(
     for warning in checked.warnings.iter().chain(&script.warnings) {
         app.ui.warning(warning);
     }
+    report_env_files(app, checked);
     for (_, document) in &checked.after_documents {
         app.ui.warning(&format!(
             "the job depends on document {} of {}; add its Slurm job id when submitting: sbatch --dependency=afterok:ID",
@@ -143,7 +145,8 @@ fn render(checked: &CheckedJob) -> Result<GeneratedScript, Failure> {
         sweep: checked.sweep.as_ref(),
         notices: &checked.notices,
         files: &checked.files,
-        slurm: &checked.slurm,
+        slurm: &checked.environment.for_slurm(&checked.slurm),
+        secrets: &checked.environment.secrets,
         directory: None,
         // `verify` is run by Muster, which an exported script does not need.
         program: None,

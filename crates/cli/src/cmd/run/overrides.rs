@@ -1,6 +1,8 @@
 //! Options that describe a job, as fields of a job file. Values are passed on as typed:
 //! `muster-spec` parses them, so that its errors are the same as for a file.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
@@ -103,6 +105,30 @@ pub struct Overrides {
     /// Environment variable, in addition to those of the current environment
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
+    /// File with environment variables, NAME=VALUE lines; --env overrides them
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
+    /// Environment variable whose value is in a file that only you can read
+    #[arg(long, value_name = "NAME=FILE")]
+    secret: Vec<String>,
+    /// Python virtual environment to run in
+    #[arg(long, value_name = "DIR")]
+    venv: Option<String>,
+    /// Conda environment to run in, by name or folder
+    #[arg(long, value_name = "NAME")]
+    conda: Option<String>,
+    /// Project of uv to run in: the folder with its pyproject.toml
+    #[arg(long, value_name = "DIR")]
+    uv: Option<String>,
+    /// Environment modules to load: gcc,cuda/12.4
+    #[arg(long, alias = "module", value_name = "NAME", value_delimiter = ',')]
+    modules: Vec<String>,
+    /// Image to run in: nvcr.io/nvidia/pytorch:24.05-py3, or a file
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// Directory to mount into the image: /data:/data, or /models:/models:ro
+    #[arg(long, value_name = "SOURCE:TARGET")]
+    mount: Vec<String>,
     /// Working directory; by default the current one
     #[arg(short = 'D', long, alias = "chdir", value_name = "DIR")]
     workdir: Option<String>,
@@ -193,6 +219,10 @@ impl Overrides {
             ("priority", &self.priority),
             ("array", &self.array),
             ("begin", &self.begin),
+            ("venv", &self.venv),
+            ("conda", &self.conda),
+            ("uv", &self.uv),
+            ("image", &self.image),
             ("workdir", &self.workdir),
             ("output", &self.output),
             ("error", &self.error),
@@ -210,19 +240,37 @@ impl Overrides {
             ("after", &self.after),
             ("exclude", &self.exclude),
             ("notify", &self.notify),
+            ("modules", &self.modules),
+            ("mounts", &self.mount),
         ] {
             if !values.is_empty() {
                 fields.insert(name.to_owned(), json!(values));
             }
         }
-        for (name, option, pairs) in
-            [("env", "--env", &self.env), ("labels", "--label", &self.label)]
-        {
+        if !self.env_file.is_empty() {
+            fields.insert("env-file".to_owned(), json!(self.env_files()?));
+        }
+        for (name, option, pairs) in [
+            ("env", "--env", &self.env),
+            ("secrets", "--secret", &self.secret),
+            ("labels", "--label", &self.label),
+        ] {
             if !pairs.is_empty() {
                 fields.insert(name.to_owned(), Value::Object(mapping(option, pairs)?));
             }
         }
         Ok(())
+    }
+
+    /// Returns the files of variables: those of options start at the current directory, not at the job file.
+    fn env_files(&self) -> Result<Vec<String>> {
+        let whole = |file: &PathBuf| {
+            let path = std::path::absolute(file)?;
+            path.into_os_string().into_string().map_err(|_| {
+                Failure::usage(format!("{}: the path is not UTF-8 text", file.display())).into()
+            })
+        };
+        self.env_file.iter().map(whole).collect()
     }
 
     /// Returns the fields of `slurm:`, which only apply on Slurm.

@@ -6,16 +6,21 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use muster_api::types::{SubmitRequest, SubmitResponse};
 use muster_api::{Client, ClientError};
+use muster_backends::env::SECRETS_VARIABLE;
+use muster_backends::environment::Variables;
+use muster_model::{ClusterName, QueueName, UserName};
 use muster_report::explain::dry_run;
+use muster_spec::SubmissionSite;
 use rustix::fs::Mode;
 use rustix::process::umask;
 use serde_json::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
+use crate::environment::{self, EnvFiles, RunsOn};
 use crate::exit::Failure;
 use crate::notify_file;
-use crate::on;
+use crate::on::{self, On};
 use crate::source::SourceText;
 
 /// Options that apply to all texts of a submission.
@@ -35,7 +40,7 @@ pub async fn submit(
     texts: &[SourceText],
     order: &SubmitOptions,
 ) -> Result<Vec<SubmitResponse>> {
-    let env = environment(app);
+    let env = variables(app);
     let notify_file = notify_file::read()?;
     let workdir =
         std::env::current_dir().context("the working directory does not exist any more")?;
@@ -45,6 +50,7 @@ pub async fn submit(
         .map_err(|_| Failure::usage("the path of the working directory is not UTF-8 text"))?;
     let mut responses: Vec<SubmitResponse> = Vec::new();
     for text in texts {
+        let env_files = environments(app, client, text, order, (&env, &workdir))?;
         let request = SubmitRequest {
             key: random_key()?,
             source: text.source.clone(),
@@ -52,6 +58,7 @@ pub async fn submit(
             overrides: order.fields.clone(),
             notify_file: notify_file.clone(),
             env: env.clone(),
+            env_files,
             workdir: workdir.clone(),
             umask: mask(),
             interactive: order.interactive,
@@ -83,6 +90,35 @@ pub async fn submit(
     Ok(responses)
 }
 
+/// Reads the files of variables that the jobs of a text name, and checks their environments where they will run.
+fn environments(
+    app: &App,
+    client: &Client,
+    text: &SourceText,
+    order: &SubmitOptions,
+    (env, workdir): (&Variables, &str),
+) -> Result<EnvFiles> {
+    let file = text.file.as_deref();
+    let documents = muster_spec::parse(&text.source, file, &order.fields).map_err(Failure::from)?;
+    let files = environment::read_env_files(&documents, file)?;
+    let place = match &app.global.on {
+        _ if client.socket().is_some() => RunsOn::ThisMachine,
+        Some(On::Cluster(ClusterName::Slurm)) => RunsOn::Slurm,
+        _ => return Ok(files),
+    };
+    let queue = QueueName::from("default");
+    let site = SubmissionSite::unknown(UserName::from("nobody"), &queue);
+    // What is wrong with a job is told by the cluster, which knows its site.
+    let Ok(mut jobs) = muster_spec::check_all(&documents, &site) else { return Ok(files) };
+    for job in &mut jobs {
+        job.add_env_files(&files).expect("every file that the jobs name was read");
+    }
+    for warning in environment::check(&jobs, env, workdir, place)? {
+        app.ui.warning(&warning);
+    }
+    Ok(files)
+}
+
 /// Sends a submission, and once more if the connection breaks: both have the same idempotency key.
 async fn send(client: &Client, request: &SubmitRequest) -> Result<SubmitResponse, ClientError> {
     if client.socket().is_none() {
@@ -112,8 +148,9 @@ async fn send_here(
     answer.await
 }
 
-/// Returns the environment variables that are UTF-8, and warns of the others.
-fn environment(app: &App) -> BTreeMap<String, String> {
+/// Returns the environment variables that are UTF-8, and warns of the others. Secrets of the job from inside of which
+/// this runs are left out: they would be stored with the new one.
+fn variables(app: &App) -> Variables {
     let mut env = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
         match (name.into_string(), value.into_string()) {
@@ -128,6 +165,10 @@ fn environment(app: &App) -> BTreeMap<String, String> {
                 ));
             }
         }
+    }
+    let secrets = env.get(SECRETS_VARIABLE).cloned().unwrap_or_default();
+    for secret in secrets.split(',') {
+        env.remove(secret);
     }
     env
 }

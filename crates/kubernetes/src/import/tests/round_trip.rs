@@ -57,6 +57,7 @@ impl Generated {
             has_output_files: false,
             after: &[],
             options: &self.options,
+            environment: &muster_model::TaskEnvironment::default(),
             scheduler: self.scheduler,
             form: self.form,
             suffix: None,

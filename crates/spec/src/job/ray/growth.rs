@@ -10,9 +10,16 @@ use crate::job::ParsedJob;
 use crate::job::document::RayDocument;
 use crate::yaml::{Node, Value};
 
-/// Fields of the job that its further nodes share. Environment and directory are those of the program that
+/// Fields of the job that its further nodes share. Variables and directory are those of the program that
 /// submits them.
-const SHARED: [&str; 10] = [
+const SHARED: [&str; 17] = [
+    "venv",
+    "conda",
+    "uv",
+    "modules",
+    "secrets",
+    "image",
+    "mounts",
     "queue",
     "gpu",
     "labels",
