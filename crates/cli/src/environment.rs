@@ -105,7 +105,7 @@ fn check_here(job: &CheckedJob, env: Variables, workdir: &Path) -> Result<(), En
     let env = environment::activate(&job.environment, env, workdir)?;
     let Some(image) = &job.environment.image else { return Ok(()) };
     for command in job.commands.values() {
-        environment::image::wrap(&job.environment, image, command, &env, workdir)?;
+        environment::image::wrap(&job.environment, image, command, &env, workdir, false)?;
     }
     Ok(())
 }

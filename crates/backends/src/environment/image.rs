@@ -13,7 +13,7 @@ use super::{EnvironmentError, Variables, absolute, find_program};
 use crate::env::{CHECKPOINT_VARIABLE, REPORT_VARIABLE};
 
 /// Variables that describe this machine rather than the job: the image has its own.
-const OF_THE_MACHINE: [&str; 12] = [
+const OF_THE_MACHINE: [&str; 16] = [
     "PATH",
     "HOME",
     "SHELL",
@@ -26,6 +26,10 @@ const OF_THE_MACHINE: [&str; 12] = [
     "VIRTUAL_ENV",
     "XDG_RUNTIME_DIR",
     "DBUS_SESSION_BUS_ADDRESS",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "_",
 ];
 /// Folders in which the NVIDIA Container Toolkit keeps its description of the GPUs for containers (CDI).
 const CDI_FOLDERS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
@@ -43,7 +47,8 @@ struct GpuAccess<'a> {
     has_amd: bool,
 }
 
-/// Returns the command that runs another one in the image of an environment.
+/// Returns the command that runs another one in the image of an environment; with `has_terminal`, on the terminal
+/// of this process.
 ///
 /// # Errors
 /// The runtime, the image or a source of a mount is missing, or the runtime cannot run such an image.
@@ -53,14 +58,14 @@ pub fn wrap(
     command: &TaskCommand,
     env: &Variables,
     workdir: &Path,
+    has_terminal: bool,
 ) -> Result<Vec<String>, EnvironmentError> {
     let runtime = runtime(env)?;
     let mut mounts = vec![workdir.display().to_string()];
-    // Pipes to the supervisor.
+    // Pipes to the supervisor; not their folder, which has those of other tasks.
     let pipes = [CHECKPOINT_VARIABLE, REPORT_VARIABLE].into_iter().filter_map(|name| env.get(name));
-    mounts.extend(pipes.filter_map(|pipe| Some(Path::new(pipe).parent()?.display().to_string())));
-    mounts.dedup();
-    let mut mounts: Vec<String> = mounts.iter().map(|dir| format!("{dir}:{dir}")).collect();
+    mounts.extend(pipes.cloned());
+    let mut mounts: Vec<String> = mounts.iter().map(|path| format!("{path}:{path}")).collect();
     for mount in &environment.mounts {
         mounts.push(checked_mount(mount, env, workdir)?);
     }
@@ -73,7 +78,16 @@ pub fn wrap(
     let gpus = GpuAccess::of(env);
     let mut words = match &runtime {
         ImageRuntime::Apptainer(program) => apptainer(program, &gpus, &mounts, workdir, &image),
-        ImageRuntime::Podman(program) => podman(program, &gpus, &mounts, env, (workdir, &image))?,
+        ImageRuntime::Podman(program) => {
+            let mut words = podman(program, &gpus, &mounts, env)?;
+            if has_terminal {
+                words.extend(["--interactive", "--tty"].map(str::to_owned));
+            }
+            words.push(format!("--workdir={}", workdir.display()));
+            words.extend(is_file(&image).then(|| "--rootfs".to_owned()));
+            words.push(image);
+            words
+        }
     };
     words.extend(inside);
     Ok(words)
@@ -188,7 +202,7 @@ fn apptainer(
     words
 }
 
-/// Builds the command of Podman. It makes no control groups, so that the container stays in those of the task, and
+/// Builds the command of Podman, up to the image. It makes no control groups, so that the container stays in those of the task, and
 /// an init passes signals to the program, which as the first process of its namespace would ignore SIGTERM.
 /// Variables are named only: their values, secrets among them, are in no argument.
 fn podman(
@@ -196,7 +210,6 @@ fn podman(
     gpus: &GpuAccess<'_>,
     mounts: &[String],
     env: &Variables,
-    (workdir, image): (&Path, &str),
 ) -> Result<Vec<String>, EnvironmentError> {
     let mut words: Vec<String> = [
         "run",
@@ -229,15 +242,10 @@ fn podman(
         words.extend(["--device=/dev/kfd", "--device=/dev/dri"].map(str::to_owned));
     }
     words.extend(mounts.iter().map(|mount| format!("--volume={mount}")));
-    words.push(format!("--workdir={}", workdir.display()));
     let passed = env.keys().filter(|name| !OF_THE_MACHINE.contains(&name.as_str()));
     // Exported functions of bash have names that containers do not take.
     let passed = passed.filter(|name| !name.contains('%'));
     words.extend(passed.map(|name| format!("--env={name}")));
-    if is_file(image) {
-        words.push("--rootfs".to_owned());
-    }
-    words.push(image.to_owned());
     Ok(words)
 }
 
@@ -268,15 +276,14 @@ mod tests {
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
         );
         let gpus = GpuAccess { nvidia: Vec::new(), has_amd: true };
-        let place = (Path::new("/work"), "ubuntu:24.04");
         let mounts = ["/work:/work".to_owned()];
-        let words = podman(Path::new("/usr/bin/podman"), &gpus, &mounts, &env, place).unwrap();
+        let words = podman(Path::new("/usr/bin/podman"), &gpus, &mounts, &env).unwrap();
         let line = words.join(" ");
         assert!(line.contains("--env=KEY") && line.contains("--env=RANK"), "{line}");
         assert!(line.contains("--device=/dev/kfd"), "{line}");
         assert!(!line.contains("hunter2") && !line.contains("--env=PATH"), "{line}");
         assert!(!line.contains('%'), "{line}");
-        assert!(line.ends_with("--workdir=/work --env=KEY --env=RANK ubuntu:24.04"), "{line}");
+        assert!(line.ends_with("--volume=/work:/work --env=KEY --env=RANK"), "{line}");
     }
 
     #[test]

@@ -116,11 +116,11 @@ mod tests {
         for (written, expected) in [
             ("~/.key", "/home/ann/.key"),
             ("~", "/home/ann"),
-            (".venv", "/work/.venv"),
-            ("./.venv/", "/work/.venv"),
+            (".venv", "/run/.venv"),
+            ("./.venv/", "/run/.venv"),
             ("/data/venv", "/data/venv"),
         ] {
-            assert_eq!(absolute(written, &env, Path::new("/work")), Path::new(expected));
+            assert_eq!(absolute(written, &env, Path::new("/run")), Path::new(expected));
         }
     }
 }

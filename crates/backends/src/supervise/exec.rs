@@ -258,7 +258,8 @@ fn prepare(plan: &ExecPlan) -> Result<Program, ExecError> {
     let path = env.get("PATH").map(String::as_str);
     let mut program = match &plan.environment.image {
         Some(image) => {
-            let words = image::wrap(&plan.environment, image, &plan.command, &env, &plan.workdir)?;
+            let ExecPlan { environment, command, workdir, terminal, .. } = plan;
+            let words = image::wrap(environment, image, command, &env, workdir, *terminal)?;
             resolve(&TaskCommand::Argv(words), path)?
         }
         None => resolve(&plan.command, path)?,

@@ -136,7 +136,8 @@ fn secrets_reach_the_process_and_nothing_else() {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
     // A job that is submitted from inside does not take it along.
-    let inner = format!("{} run --wait -o inner -- printenv KEY USER_VALUE", env!("CARGO_BIN_EXE_muster"));
+    let inner =
+        format!("{} run --wait -o inner -- printenv KEY USER_VALUE", env!("CARGO_BIN_EXE_muster"));
     let text = format!("run: {inner}; true\nsecrets: {{KEY: ~/.key}}\nenv: {{USER_VALUE: u}}");
     output(&home, &text);
     assert_eq!(home.read("inner"), "u\n");

@@ -21,7 +21,9 @@ fn modulecmd_loads_the_modules_of_a_job_and_says_what_is_missing() {
     let run = |text: &str| {
         let path = home.path("mods").display().to_string();
         let mut command = home.command(&["run", "--wait", "-o", "out-%t", "-"]);
-        command.env("MODULEPATH", path).stdin(fs::File::open(home.write("job.yaml", text)).unwrap());
+        command
+            .env("MODULEPATH", path)
+            .stdin(fs::File::open(home.write("job.yaml", text)).unwrap());
         crate::home::HomeRun::of(command.output().unwrap())
     };
     // One after the other, before `env`'s own and after Muster's variables.

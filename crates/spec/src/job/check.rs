@@ -14,6 +14,7 @@ use muster_model::{
 
 use crate::access;
 use crate::diagnostic::{Problem, Problems, show};
+use crate::field::{Flag, Located};
 use crate::job::document::{GroupDocument, JobDocument, ONLY_GROUP};
 use crate::job::fields::{MAX_TASKS, WaitTarget, duplicates, used_twice};
 use crate::job::fit::EligibleNodes;
@@ -43,20 +44,17 @@ pub(super) fn check(
     let before = problems.len();
     let mut warnings = Vec::new();
     // 1. The kind of workload, and its range of sizes.
-    elastic::check(job, problems);
-    let word = kind::word(job, problems);
+    let word = kind_and_range(job, problems);
     // 2. Roles, their sizes and nodes.
     let (groups, constraint) = sizes_and_nodes(document, word, site, problems);
     // 3. Fields of the whole job.
     let queue = queue(job, site, problems);
     let kind = kind::kind(word, job, &groups, problems);
     let time_limit = time_limit(job, (word, &queue, &kind), site, (&mut warnings, problems));
-    let checkpoint = ending::checkpoint(job, word, time_limit, problems);
-    let grace = ending::grace(job, problems);
-    let ending = ray::Ending { time_limit, checkpoint, grace };
+    let ending = ending(job, word, time_limit, problems);
     let (commands, groups) = programs(document, word, groups, ending, (&mut warnings, problems));
     let env = variables(job, &mut warnings, problems);
-    let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
+    let workdir = job.workdir.as_ref().and_then(|field| payload::directory(field, problems));
     let restart = kind::restart(word, job, ending::restart(job, problems), problems);
     let files = payload::files(job, problems);
     let notices = notices(job, problems);
@@ -77,13 +75,13 @@ pub(super) fn check(
         priority: job.priority.as_ref().map_or(0, |priority| priority.value.0 as i32),
         groups,
         time_limit,
-        grace,
+        grace: ending.grace,
         constraint,
         array: points.or_else(|| job.array.as_ref().map(|array| array.value.0.clone())),
         after: numbered(job),
         restart,
-        checkpoint,
-        held: job.hold.as_ref().is_some_and(|hold| hold.value.0),
+        checkpoint: ending.checkpoint,
+        held: is_set(&job.hold),
         begin: begin.and_then(instant),
         protect: job.protect.as_ref().map_or(Protection::None, |protect| protect.value.0),
         payload: PayloadId(0),
@@ -103,11 +101,33 @@ pub(super) fn check(
         notices,
         slurm,
         kubernetes,
-        verify: job.verify.as_ref().is_some_and(|verify| verify.value.0),
+        verify: is_set(&job.verify),
         begin,
         after_documents: Vec::new(),
         warnings,
     })
+}
+
+/// Returns the kind of workload, and checks its range of sizes.
+fn kind_and_range(job: &JobDocument, problems: &mut Problems) -> KindValue {
+    elastic::check(job, problems);
+    kind::word(job, problems)
+}
+
+/// Returns how the job ends.
+fn ending(
+    job: &JobDocument,
+    word: KindValue,
+    time_limit: Option<Span>,
+    problems: &mut Problems,
+) -> ray::Ending {
+    let checkpoint = ending::checkpoint(job, word, time_limit, problems);
+    ray::Ending { time_limit, checkpoint, grace: ending::grace(job, problems) }
+}
+
+/// Returns true for a flag that is written and true.
+fn is_set(flag: &Option<Located<Flag>>) -> bool {
+    flag.as_ref().is_some_and(|flag| flag.value.0)
 }
 
 /// Returns the time limit: the job's own, or the default of its kind or queue.

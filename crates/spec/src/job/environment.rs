@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::payload::TaskCommand;
 use muster_model::{PythonEnvironment, TaskEnvironment};
 
 use crate::diagnostic::{Problem, Problems, show};
@@ -40,27 +39,6 @@ pub(super) fn of_job(job: &JobDocument, problems: &mut Problems) -> TaskEnvironm
             .unwrap_or_default(),
         image: one(&job.image, "image", problems),
         mounts: mounts.filter_map(|item| mount(item, problems)).collect(),
-    }
-}
-
-/// Returns a program with `python` before it where it is a file of Python, and an environment has the `python`.
-pub(super) fn with_python(job: &JobDocument, command: TaskCommand) -> TaskCommand {
-    let has_python = job.venv.is_some() || job.conda.is_some() || job.uv.is_some();
-    let is_file = |word: &str| {
-        word.ends_with(".py") && !word.contains(|c: char| "$`\\\"'*?;&|<>(){}~=".contains(c))
-    };
-    match command {
-        TaskCommand::Script(text)
-            if has_python && text.split_whitespace().next().is_some_and(is_file) =>
-        {
-            TaskCommand::Script(format!("python {}", text.trim_start()))
-        }
-        TaskCommand::Argv(words)
-            if has_python && words.first().is_some_and(|word| word.ends_with(".py")) =>
-        {
-            TaskCommand::Argv(std::iter::once("python".to_owned()).chain(words).collect())
-        }
-        other => other,
     }
 }
 
@@ -144,7 +122,7 @@ fn mount(item: &Item<Text>, problems: &mut Problems) -> Option<Arc<str>> {
     let text = item.value.0.as_str();
     let is_mount = match text.split(':').collect::<Vec<_>>()[..] {
         [source, target] | [source, target, "ro" | "rw"] => {
-            !source.is_empty() && target.starts_with('/')
+            (source.starts_with('/') || source.starts_with("~/")) && target.starts_with('/')
         }
         _ => false,
     };
@@ -155,7 +133,7 @@ fn mount(item: &Item<Text>, problems: &mut Problems) -> Option<Arc<str>> {
     problems.add(
         Problem::new(format!("{} is not a mount", show(text))).at(
             item.place,
-            "expected `SOURCE:/target`, with `:ro` where it must not be written to",
+            "expected `/source:/target`, with `:ro` where it must not be written to",
         ),
     );
     None

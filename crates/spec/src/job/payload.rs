@@ -12,7 +12,6 @@ use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Located, Named, Text};
 use crate::job::ParsedJob;
 use crate::job::document::{JobDocument, ONLY_GROUP};
-use crate::job::environment;
 use crate::job::fields::{MAX_ARGUMENT_BYTES, Program};
 use crate::job::kind::KindValue;
 use crate::names::name_from;
@@ -42,7 +41,7 @@ pub(super) fn commands(
         return BTreeMap::new();
     }
     let mut commands = BTreeMap::new();
-    let run = |program: &Located<Program>| environment::with_python(job, program.value.0.clone());
+    let run = |program: &Located<Program>| with_python(job, program.value.0.clone());
     match &job.groups {
         None => match &job.run {
             Some(program) => {
@@ -99,6 +98,27 @@ pub(super) fn environment(
         variables.insert(item.name.clone(), item.value.0.clone());
     }
     variables
+}
+
+/// Returns a program with `python` before it where it is a file of Python, and an environment has the `python`.
+fn with_python(job: &JobDocument, command: TaskCommand) -> TaskCommand {
+    let has_python = job.venv.is_some() || job.conda.is_some() || job.uv.is_some();
+    let is_file = |word: &str| {
+        word.ends_with(".py") && !word.contains(|c: char| "$`\\\"'*?;&|<>(){}~=".contains(c))
+    };
+    match command {
+        TaskCommand::Script(text)
+            if has_python && text.split_whitespace().next().is_some_and(is_file) =>
+        {
+            TaskCommand::Script(format!("python {}", text.trim_start()))
+        }
+        TaskCommand::Argv(words)
+            if has_python && words.first().is_some_and(|word| word.ends_with(".py")) =>
+        {
+            TaskCommand::Argv(std::iter::once("python".to_owned()).chain(words).collect())
+        }
+        other => other,
+    }
 }
 
 /// Returns true for a variable that Muster sets for every task.

@@ -19,7 +19,8 @@ use self::growth::growth;
 /// Time without work after which a node that a growing cluster got leaves it, by default.
 const IDLE: Span = Span::from_secs(60);
 
-/// Time limit, checkpoints and grace of a Ray job.
+/// Time limit, checkpoints and grace of a job.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
     pub(super) time_limit: Option<Span>,
     pub(super) checkpoint: Option<Checkpoint>,

@@ -159,7 +159,8 @@ fn mounts(written: Option<&Located<OneOrMany<Text>>>, problems: &mut Problems) -
         let parts: Vec<&str> = text.split(':').collect();
         let is_mount = match parts.as_slice() {
             [source, target] | [source, target, "ro" | "rw"] => {
-                source.starts_with('/') && target.starts_with('/') && !text.contains(',')
+                let is_whole = source.starts_with('/') || source.starts_with("~/");
+                is_whole && target.starts_with('/') && !text.contains(',')
             }
             _ => false,
         };

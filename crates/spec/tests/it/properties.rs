@@ -44,6 +44,14 @@ fn document() -> impl Strategy<Value = String> {
             "queue",
             "priority",
             "env",
+            "env-file",
+            "secrets",
+            "venv",
+            "conda",
+            "uv",
+            "modules",
+            "image",
+            "mounts",
             "workdir",
             "array",
             "after",
@@ -264,6 +272,15 @@ proptest! {
     #[test]
     fn nothing_that_looks_like_a_document_makes_a_reader_panic(text in document()) {
         every_reader(&text);
+    }
+
+    #[test]
+    fn no_file_of_variables_makes_its_reader_panic(text in "(export |[A-B=#'\"\\\\\\$ \t\r\né]){0,60}") {
+        let lines = text.split('\n').count();
+        match muster_spec::read_env_file(&text) {
+            Ok(variables) => prop_assert!(variables.len() <= lines),
+            Err(error) => prop_assert!((1..=lines).contains(&error.line), "{}", error),
+        }
     }
 
     #[test]

@@ -228,12 +228,13 @@ async fn submit_and_report(
     mut fields: Map<String, Value>,
     names: &BTreeSet<String>,
 ) -> Result<u8> {
-    // 1. Submit.
+    // 1. Submit. What the environments of the jobs lack must not start a daemon.
     let interactive = args.is_interactive();
+    let submitter = submit::Submitter::of(app, texts, &fields)?;
     let client = connect::find_or_start(&app.global, args.virtual_gpus.as_ref(), &app.ui).await?;
     after::resolve(&client, &mut fields, names).await?;
     let order = submit::SubmitOptions { fields, interactive, dry_run: args.dry_run };
-    let responses = submit::submit(app, &client, texts, &order).await?;
+    let responses = submit::submit(app, &client, texts, submitter, &order).await?;
     let jobs: Vec<JobId> =
         responses.iter().flat_map(|response| &response.jobs).map(|job| job.job).collect();
 

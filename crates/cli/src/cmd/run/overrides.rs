@@ -350,6 +350,15 @@ mod tests {
             json!({ "kind": "notebook", "idle": "30m" }),
         );
         check(&["-o", "a-%j.txt", "--error", "e"], json!({ "output": "a-%j.txt", "error": "e" }));
+        check(
+            &["--venv", ".venv", "--secret", "KEY=~/.key", "--modules", "gcc,cuda/12.4"],
+            json!({ "venv": ".venv", "secrets": { "KEY": "~/.key" }, "modules": ["gcc", "cuda/12.4"] }),
+        );
+        check(&["--env-file", "/a/.env"], json!({ "env-file": ["/a/.env"] }));
+        check(
+            &["--image", "ubuntu", "--mount", "/data:/data"],
+            json!({ "image": "ubuntu", "mounts": ["/data:/data"] }),
+        );
         check(&["--reservation", "exam"], json!({ "reservation": "exam" }));
         check(&["--restart", "3"], json!({ "restart": { "max": "3" } }));
         check(&["--restart", "on-failure"], json!({ "restart": "on-failure" }));

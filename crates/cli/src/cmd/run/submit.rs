@@ -10,7 +10,7 @@ use muster_backends::env::SECRETS_VARIABLE;
 use muster_backends::environment::Variables;
 use muster_model::{ClusterName, QueueName, UserName};
 use muster_report::explain::dry_run;
-use muster_spec::SubmissionSite;
+use muster_spec::{ParsedJob, SubmissionSite};
 use rustix::fs::Mode;
 use rustix::process::umask;
 use serde_json::{Map, Value};
@@ -33,24 +33,81 @@ pub struct SubmitOptions {
     pub dry_run: bool,
 }
 
+/// Variables and directory of this process, which jobs get, and the variables of the files that each text names.
+pub struct Submitter {
+    env: Variables,
+    workdir: String,
+    env_files: Vec<EnvFiles>,
+}
+
+impl Submitter {
+    /// Reads the variables and files for texts, and checks the environments of their jobs where they will run.
+    ///
+    /// # Errors
+    /// What cannot be read, and on this machine what an environment lacks.
+    pub fn of(app: &App, texts: &[SourceText], fields: &Map<String, Value>) -> Result<Self> {
+        let workdir =
+            std::env::current_dir().context("the working directory does not exist any more")?;
+        let workdir = workdir
+            .into_os_string()
+            .into_string()
+            .map_err(|_| Failure::usage("the path of the working directory is not UTF-8 text"))?;
+        let mut submitter = Self { env: variables(app), workdir, env_files: Vec::new() };
+        let place = match &app.global.on {
+            None | Some(On::Cluster(ClusterName::Local)) => Some(RunsOn::ThisMachine),
+            Some(On::Cluster(ClusterName::Slurm)) => Some(RunsOn::Slurm),
+            Some(On::Cluster(ClusterName::SlurmAt(_) | ClusterName::Kubernetes(_)))
+            | Some(On::Several(_) | On::Auto) => None,
+        };
+        // Names of jobs to wait for are not resolved yet.
+        let mut fields = fields.clone();
+        fields.remove("after");
+        for text in texts {
+            let file = text.file.as_deref();
+            let documents =
+                muster_spec::parse(&text.source, file, &fields).map_err(Failure::from)?;
+            let files = environment::read_env_files(&documents, file)?;
+            if let Some(place) = place {
+                submitter.check(app, &documents, &files, place)?;
+            }
+            submitter.env_files.push(files);
+        }
+        Ok(submitter)
+    }
+
+    fn check(
+        &self,
+        app: &App,
+        documents: &[ParsedJob],
+        files: &EnvFiles,
+        place: RunsOn,
+    ) -> Result<()> {
+        let queue = QueueName::from("default");
+        let site = SubmissionSite::unknown(UserName::from("nobody"), &queue);
+        // What else is wrong with a job is told by the cluster, which knows its site.
+        let Ok(mut jobs) = muster_spec::check_all(documents, &site) else { return Ok(()) };
+        for job in &mut jobs {
+            job.add_env_files(files).expect("every file that the jobs name was read");
+        }
+        for warning in environment::check(&jobs, &self.env, &self.workdir, place)? {
+            app.ui.warning(&warning);
+        }
+        Ok(())
+    }
+}
+
 /// Submits every text, in order. The jobs of one text are accepted all or none.
 pub async fn submit(
     app: &App,
     client: &Client,
     texts: &[SourceText],
+    submitter: Submitter,
     order: &SubmitOptions,
 ) -> Result<Vec<SubmitResponse>> {
-    let env = variables(app);
+    let Submitter { env, workdir, env_files } = submitter;
     let notify_file = notify_file::read()?;
-    let workdir =
-        std::env::current_dir().context("the working directory does not exist any more")?;
-    let workdir = workdir
-        .into_os_string()
-        .into_string()
-        .map_err(|_| Failure::usage("the path of the working directory is not UTF-8 text"))?;
     let mut responses: Vec<SubmitResponse> = Vec::new();
-    for text in texts {
-        let env_files = environments(app, client, text, order, (&env, &workdir))?;
+    for (text, env_files) in texts.iter().zip(env_files) {
         let request = SubmitRequest {
             key: random_key()?,
             source: text.source.clone(),
@@ -88,35 +145,6 @@ pub async fn submit(
         }
     }
     Ok(responses)
-}
-
-/// Reads the files of variables that the jobs of a text name, and checks their environments where they will run.
-fn environments(
-    app: &App,
-    client: &Client,
-    text: &SourceText,
-    order: &SubmitOptions,
-    (env, workdir): (&Variables, &str),
-) -> Result<EnvFiles> {
-    let file = text.file.as_deref();
-    let documents = muster_spec::parse(&text.source, file, &order.fields).map_err(Failure::from)?;
-    let files = environment::read_env_files(&documents, file)?;
-    let place = match &app.global.on {
-        _ if client.socket().is_some() => RunsOn::ThisMachine,
-        Some(On::Cluster(ClusterName::Slurm)) => RunsOn::Slurm,
-        _ => return Ok(files),
-    };
-    let queue = QueueName::from("default");
-    let site = SubmissionSite::unknown(UserName::from("nobody"), &queue);
-    // What is wrong with a job is told by the cluster, which knows its site.
-    let Ok(mut jobs) = muster_spec::check_all(&documents, &site) else { return Ok(files) };
-    for job in &mut jobs {
-        job.add_env_files(&files).expect("every file that the jobs name was read");
-    }
-    for warning in environment::check(&jobs, env, workdir, place)? {
-        app.ui.warning(&warning);
-    }
-    Ok(files)
 }
 
 /// Sends a submission, and once more if the connection breaks: both have the same idempotency key.
