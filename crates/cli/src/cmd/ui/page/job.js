@@ -84,7 +84,15 @@ export function job(id, query, changed) {
     show(parts.loads, own.some((each) => each.load) && loadTable(own));
   }
   const timer = setInterval(loads, LOAD_PAUSE);
-  return { title: `Job ${id}`, node, refresh, end: () => { output.end(); elements?.end(); clearInterval(timer); } };
+  // In the background the output is not read: browsers have few connections for all tabs.
+  const turned = () => {
+    if (written.hidden) return;
+    followed = "";
+    if (document.hidden) output.end();
+    else read();
+  };
+  document.addEventListener("visibilitychange", turned);
+  return { title: `Job ${id}`, node, refresh, end: () => { output.end(); elements?.end(); clearInterval(timer); document.removeEventListener("visibilitychange", turned); } };
 }
 
 function heading(row, element, index, changed) {

@@ -26,6 +26,16 @@ function visible() {
   });
 }
 
+/** Returns a signal that ends a request when the tab goes to the background: browsers have few connections. */
+function whileVisible() {
+  const controller = new AbortController();
+  const look = () => {
+    if (document.hidden) controller.abort();
+  };
+  document.addEventListener("visibilitychange", look, { signal: controller.signal });
+  return controller;
+}
+
 /**
  * Calls `refresh` for every change, and `tell` with `live`, `paused` or `lost` and an error. Returns
  * when there is no access any more.
@@ -36,9 +46,10 @@ export async function follow(refresh, tell) {
   for (;;) {
     if (document.hidden) tell("paused");
     await visible();
+    const shown = whileVisible();
     try {
       // After a lost connection the state is read anew, whatever its revision is.
-      const changed = await get("/v1/changes", { after: tries ? undefined : revision, timeout_secs: WAIT_SECS });
+      const changed = await get("/v1/changes", { after: tries ? undefined : revision, timeout_secs: WAIT_SECS }, shown.signal);
       setNow(changed.now);
       const isNew = changed.revision !== revision || tries > 0;
       revision = changed.revision;
@@ -49,10 +60,16 @@ export async function follow(refresh, tell) {
       await refresh();
       await pause(Math.max(MIN_PAUSE, PAUSE_FACTOR * (performance.now() - before)));
     } catch (error) {
+      if (shown.signal.aborted) {
+        revision = undefined;
+        continue;
+      }
       if (error.isNoAccess) throw error;
       tell("lost", error);
       tries += 1;
       await pause(Math.min(MAX_BACKOFF, 500 * 2 ** Math.min(tries, 6)));
+    } finally {
+      shown.abort();
     }
   }
 }

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { painted } from "./colours.js";
 import { el, show } from "./dom.js";
-import { STATES, count, elementId, milli, now, since, time } from "./words.js";
+import { STATES, count, elementId, now, since, time } from "./words.js";
 
 /** Most rows of the list of jobs that wait, and of the legend. */
 const MAX_WAITING = 30;
@@ -48,7 +48,7 @@ function summary(jobs, nodes) {
   return [
     tile("GPUs in use", `${Math.round(used * 10) / 10}`, `of ${devices.length}${out ? `, ${out} out of service` : ""}`),
     tile("idle", idle, idle === 1 ? "GPU" : "GPUs"),
-    states.map((state) => tile(state, by.get(state) ?? 0, state === "pending" && queued ? `for ${milli(queued)} GPUs` : null, `#/jobs?state=${state}`)),
+    states.map((state) => tile(state, (by.get(state) ?? 0).toLocaleString("en"), state === "pending" && queued ? `for ${(Math.round(queued / 100) / 10).toLocaleString("en")} GPUs` : null, `#/jobs?state=${state}`)),
   ];
 }
 
