@@ -149,7 +149,7 @@ fn chromium_acts_and_follows() {
     second.go(&page.link);
     second.until("document.querySelector('h1')?.textContent === 'No access'");
     let told = second.texts("main p").join(" ");
-    assert!(told.contains("has been used") && told.contains("run `muster ui` again"), "{told}");
+    assert!(told.contains("has been used") && told.contains("run muster ui again"), "{told}");
     assert_eq!(browser.wrong, Vec::<String>::new());
     assert_eq!(second.eval("document.querySelectorAll('.gpu').length"), Value::from(0));
 }

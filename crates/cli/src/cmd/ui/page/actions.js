@@ -5,10 +5,10 @@ import { el, tell } from "./dom.js";
 import { FINAL } from "./words.js";
 
 const ACTIONS = {
-  cancel: { word: "Cancel", kind: "danger", says: "It ends now. What it has not saved is lost." },
-  hold: { word: "Hold", kind: "", says: "It does not start until it is released." },
-  release: { word: "Release", kind: "", says: "It may start as soon as it has its turn." },
-  requeue: { word: "Run again", kind: "", says: "It runs again from the beginning." },
+  cancel: { word: "Cancel", yes: "Cancel the job", kind: "danger", says: "It ends now. What it has not saved is lost." },
+  hold: { word: "Hold", yes: "Hold it", kind: "", says: "It does not start until it is released." },
+  release: { word: "Release", yes: "Release it", kind: "", says: "It may start as soon as it has its turn." },
+  requeue: { word: "Run again", yes: "Run it again", kind: "", says: "It runs again from the beginning." },
 };
 
 /** Returns the names of the actions that a job in a state may take. */
@@ -44,11 +44,11 @@ function frame(heading, name) {
 }
 
 function ask(target, name, done) {
-  const { word, kind, says } = ACTIONS[name];
+  const { word, yes: agreed, kind, says } = ACTIONS[name];
   const dialog = frame(`${word}: job ${target.label}?`, target.name);
-  const yes = el("button", { type: "button", class: kind || "primary", id: "confirm", onclick: () => act(dialog, yes, target, name, done) }, word);
+  const yes = el("button", { type: "button", class: kind || "primary", id: "confirm", onclick: () => act(dialog, yes, target, name, done) }, agreed);
   dialog.append(el("p", {}, says), el("div", { class: "choices" }, yes,
-    el("button", { type: "button", autofocus: true, onclick: () => dialog.close() }, "No")));
+    el("button", { type: "button", autofocus: true, onclick: () => dialog.close() }, "Back")));
   dialog.showModal();
 }
 

@@ -64,6 +64,11 @@ function hasListeners(node) {
     && (node.matches("button,input,select") || node.querySelector("button,input,select") !== null);
 }
 
+/** Returns a sentence of the server; commands between backticks become code. */
+export function sentence(text) {
+  return text.split("`").map((part, nth) => (nth % 2 ? el("code", {}, part) : part));
+}
+
 /** Shows a short message, which disappears. */
 export function tell(text, kind = "good") {
   const host = document.getElementById("messages");

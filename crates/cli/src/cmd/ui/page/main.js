@@ -1,7 +1,7 @@
 // Start of the page: access, the view that the address names, and the refreshes.
 
 import { get, open } from "./api.js";
-import { el, show } from "./dom.js";
+import { el, sentence, show } from "./dom.js";
 import { follow } from "./live.js";
 import { job } from "./job.js";
 import { jobs } from "./jobs.js";
@@ -57,7 +57,7 @@ async function refresh() {
 }
 
 function problem(error) {
-  return el("div", { class: "empty" }, el("p", {}, error.message), (error.hints ?? []).map((hint) => el("p", { class: "faint" }, hint)));
+  return el("div", { class: "empty" }, el("p", {}, sentence(error.message)), (error.hints ?? []).map((hint) => el("p", { class: "faint" }, sentence(hint))));
 }
 
 /** Refreshes what a user has changed. */
@@ -80,7 +80,7 @@ function tell(state, error) {
   }
   const banner = document.getElementById("banner");
   banner.hidden = state !== "lost";
-  if (error) show(banner, el("strong", {}, "Not up to date: "), [error.message, ...error.hints].join("; "));
+  if (error) show(banner, el("strong", {}, "Not up to date: "), sentence([error.message, ...error.hints].join("; ")));
 }
 
 function noAccess(error) {
