@@ -53,9 +53,10 @@ pub(super) fn activate(
         return Ok(env);
     }
     let arguments: Vec<&str> = scripts.iter().filter_map(|script| script.to_str()).collect();
-    shell::variables_after(SOURCE, &arguments, env).map_err(|ShellError { messages, .. }| {
+    shell::variables_after(SOURCE, &arguments, env).map_err(|ShellError { lines, .. }| {
+        let said = lines.last().map_or("a script of it failed", String::as_str);
         EnvironmentError::new(
-            format!("the conda environment {} cannot be activated: {messages}", prefix.display()),
+            format!("the conda environment {} cannot be activated: {said}", prefix.display()),
             format!("its scripts are in {}", prefix.join("etc/conda/activate.d").display()),
         )
     })

@@ -49,9 +49,11 @@ pub(super) fn load(modules: &[Arc<str>], env: Variables) -> Result<Variables, En
 }
 
 fn failed(init: &Path, modules: &[Arc<str>], error: ShellError) -> EnvironmentError {
-    let ShellError { code, messages } = error;
-    // The shell text ends with the name of the module.
-    let (said, last) = messages.rsplit_once("; ").unwrap_or(("", &messages));
+    let ShellError { code, lines } = error;
+    // The shell text ends with the name of the module. What is wrong begins where it says so, and what follows is advice.
+    let (last, said) = lines.split_last().map_or(("", &lines[..]), |(last, said)| (last, said));
+    let first = said.iter().position(|line| line.to_lowercase().contains("error")).unwrap_or(0);
+    let said = said.iter().skip(first).take(2).map(String::as_str).collect::<Vec<_>>().join(" ");
     match code {
         Some(NO_FUNCTION) => EnvironmentError::new(
             format!("{} defines no `module` command", init.display()),
@@ -62,7 +64,7 @@ fn failed(init: &Path, modules: &[Arc<str>], error: ShellError) -> EnvironmentEr
             "`module avail` lists modules, and `module spider` those that need others first",
         ),
         Some(_) | None => EnvironmentError::new(
-            format!("modules cannot be loaded: {messages}"),
+            format!("modules cannot be loaded: {}", lines.join("; ")),
             "try `module load` in a new shell",
         ),
     }

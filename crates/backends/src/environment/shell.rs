@@ -17,8 +17,8 @@ const PRINT: &str = "\nexec /usr/bin/env -0";
 pub(super) struct ShellError {
     /// Exit code; `None` when it was killed or never ran.
     pub code: Option<i32>,
-    /// Last lines of its messages.
-    pub messages: String,
+    /// Lines of its messages that are not empty.
+    pub lines: Vec<String>,
 }
 
 /// Returns true when scripts run by bash.
@@ -43,13 +43,12 @@ pub(super) fn variables_after(
         .envs(&env)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| ShellError { code: None, messages: format!("{shell}: {error}") })?;
+        .map_err(|error| ShellError { code: None, lines: vec![format!("{shell}: {error}")] })?;
     if !output.status.success() {
         let messages = String::from_utf8_lossy(&output.stderr);
-        let lines: Vec<&str> =
-            messages.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = lines[lines.len().saturating_sub(3)..].join("; ");
-        return Err(ShellError { code: output.status.code(), messages: last });
+        let lines = messages.lines().map(|line| line.trim().to_owned());
+        let lines = lines.filter(|line| !line.is_empty()).collect();
+        return Err(ShellError { code: output.status.code(), lines });
     }
     let mut after: Variables = output
         .stdout
