@@ -43,7 +43,9 @@ fn requests_for_other_hosts_and_from_other_pages_are_refused() {
     let job = home.run("--gpus 1", &["sleep", "600"]);
     let page = Page::start(&home);
     let key = page.key();
-    let (host, origin, port) = (page.host(), page.origin(), page.port);
+    let host = page.host();
+    let origin = page.origin();
+    let port = page.port;
     let read = |headers: &[&str]| page.raw("GET /v1/jobs", &[headers, &[&key]].concat(), "").status;
 
     assert_eq!(read(&[&host]), 200);

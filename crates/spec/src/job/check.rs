@@ -66,7 +66,6 @@ pub(super) fn check(
         return None;
     }
     // 4. The job.
-    let begin = job.begin.as_ref().map(|begin| begin.value.0);
     let spec = JobSpec {
         name: payload::default_name(document, &commands).into(),
         user: site.user.clone(),
@@ -82,7 +81,7 @@ pub(super) fn check(
         restart,
         checkpoint: ending.checkpoint,
         held: is_set(&job.hold),
-        begin: begin.and_then(instant),
+        begin: begin(job).and_then(instant),
         protect: job.protect.as_ref().map_or(Protection::None, |protect| protect.value.0),
         payload: PayloadId(0),
         kind,
@@ -102,7 +101,7 @@ pub(super) fn check(
         slurm,
         kubernetes,
         verify: is_set(&job.verify),
-        begin,
+        begin: begin(job),
         after_documents: Vec::new(),
         warnings,
     })
@@ -184,6 +183,11 @@ fn variables(
 ) -> BTreeMap<String, String> {
     let env = job.env.as_ref();
     env.map(|env| payload::environment(env, warnings, problems)).unwrap_or_default()
+}
+
+/// Returns the earliest start as written.
+fn begin(job: &JobDocument) -> Option<EarliestStart> {
+    job.begin.as_ref().map(|begin| begin.value.0)
 }
 
 /// Returns the rules of the notices about the job.

@@ -8,11 +8,11 @@ pub(super) struct Asset {
     pub(super) path: &'static str,
     /// Type of its content.
     pub(super) kind: &'static str,
-    /// Content.
+    /// Bytes of the body, as they are in the source.
     pub(super) text: &'static str,
 }
 
-/// Type of modules.
+/// Media type of a script that the page loads as a module.
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 macro_rules! module {

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::refusal::Refusal;
-use super::server::PageState;
+use super::state::PageState;
 
 /// Returns whether the page may use a route: those that only read, and the actions that it has
 /// buttons for.

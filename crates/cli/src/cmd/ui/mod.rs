@@ -7,6 +7,7 @@ mod forward;
 mod link;
 mod refusal;
 mod server;
+mod state;
 mod texts;
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::on::On;
 
 use access::Access;
 use link::LinkFile;
-use server::PageState;
+use state::PageState;
 
 /// Show jobs, GPUs and queues in a browser
 ///

@@ -8,7 +8,7 @@ use muster_api::types::ErrorBody;
 
 use crate::exit::Failure;
 
-/// Error response.
+/// Response to a request that is not answered, with what to do about it.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: StatusCode,
@@ -19,8 +19,9 @@ impl Refusal {
     /// Makes a response with a code of the API, a message and the next step.
     pub(super) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         let code = code.to_owned();
-        let (hints, diagnostics) = (Vec::new(), Vec::new());
-        Self { status, body: ErrorBody { code, message: message.into(), hints, diagnostics } }
+        let message = message.into();
+        let body = ErrorBody { code, message, hints: Vec::new(), diagnostics: Vec::new() };
+        Self { status, body }
     }
 
     /// Adds a next step.

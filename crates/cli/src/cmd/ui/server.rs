@@ -1,7 +1,5 @@
 //! Server of the page: checks of every request, and the routes. Whoever reaches the port is a stranger
-//! until a request carries a key ([`Access`]).
-
-use std::sync::Arc;
+//! until a request carries a key ([`super::access::Access`]).
 
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -9,12 +7,11 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use muster_api::Client;
 use serde::{Deserialize, Serialize};
 
-use super::access::Access;
 use super::assets::ASSETS;
 use super::refusal::Refusal;
+use super::state::PageState;
 use super::{forward, texts};
 
 /// Header that carries the key. Only scripts of the page's own origin can set it.
@@ -39,27 +36,6 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
-
-/// State of all handlers. Clones are cheap.
-#[derive(Clone, Debug)]
-pub(super) struct PageState {
-    /// Client of the daemon, or of an external scheduler.
-    pub(super) client: Client,
-    /// Cluster that the jobs are on, as `--on` names it.
-    pub(super) cluster: String,
-    /// Links and keys.
-    pub(super) access: Arc<Access>,
-    /// Values of `Host` that lead here: addresses of this machine itself, with the port.
-    pub(super) hosts: [String; 2],
-}
-
-impl PageState {
-    /// Makes the state of a server on a port of this machine.
-    pub(super) fn new(client: Client, cluster: String, access: Arc<Access>, port: u16) -> Self {
-        let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-        Self { client, cluster, access, hosts }
-    }
-}
 
 /// Returns the router of the page, with all checks.
 pub(super) fn router(state: PageState) -> Router {

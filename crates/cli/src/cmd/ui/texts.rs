@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::forward::job_number;
 use super::refusal::Refusal;
-use super::server::PageState;
+use super::state::PageState;
 use crate::jobref;
 
 /// Most ended jobs of a list.
@@ -61,7 +61,6 @@ async fn about(State(state): State<PageState>) -> Json<About> {
     Json(About { cluster: state.cluster, host, user, version, virtual_gpus, warnings })
 }
 
-/// Selection of jobs.
 #[derive(Deserialize)]
 struct JobsQuery {
     /// True to include ended jobs.
@@ -69,7 +68,6 @@ struct JobsQuery {
     all: bool,
 }
 
-/// Jobs as rows.
 #[derive(Serialize)]
 struct JobRows {
     now: Time,
@@ -89,7 +87,7 @@ struct JobRow {
     queue: String,
     priority: i32,
     state: JobState,
-    /// In thousandths.
+    /// GPUs that it asks for, in thousandths.
     gpus: u32,
     /// Devices that it holds, or how many of those that it needs.
     held: String,
@@ -194,7 +192,6 @@ async fn job(
     Ok(Json(JobSheet { row, detail, ends }))
 }
 
-/// Elements as rows.
 #[derive(Serialize)]
 struct ElementRows {
     now: Time,
@@ -236,7 +233,6 @@ async fn elements(
     Ok(Json(ElementRows { now, params, metric, elements: elements.into_iter().map(row).collect() }))
 }
 
-/// Explanation as text.
 #[derive(Serialize)]
 struct ExplanationText {
     now: Time,
