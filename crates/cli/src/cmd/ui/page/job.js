@@ -15,12 +15,12 @@ const NEVER_ENDS = 8.64e15;
 
 export function job(id, query, changed) {
   const index = query.get("index") ?? undefined;
-  const parts = Object.fromEntries(["head", "facts", "address", "why", "tasks", "loads", "files"].map((name) => [name, el("section", { class: name })]));
+  const parts = Object.fromEntries(["head", "facts", "address", "why", "tasks", "loads", "notices", "files"].map((name) => [name, el("section", { class: name })]));
   const output = new Output();
   const ranks = el("select", { "aria-label": "Rank", onchange: () => read() });
   const written = el("section", { hidden: true }, el("div", { class: "bar" }, el("h2", {}, "Output"), ranks), output.node);
   const list = el("section", { hidden: true }, el("h2", {}, "Elements"));
-  const node = el("div", { class: "job", "aria-busy": "true" }, parts.head, parts.facts, parts.address, list, parts.why, parts.tasks, written, parts.loads, parts.files);
+  const node = el("div", { class: "job", "aria-busy": "true" }, parts.head, parts.facts, parts.address, list, parts.why, parts.tasks, written, parts.loads, parts.notices, parts.files);
   let elements = null;
   let followed = "";
   let held = [];
@@ -62,9 +62,10 @@ export function job(id, query, changed) {
     const element = view.service ? view.elements.find((each) => String(each.element.index) === (index ?? "0")) : isWhole ? undefined : view.elements[nth];
     const end = ends[view.elements.indexOf(element)];
     show(parts.head, heading(row, element, index, changed));
-    show(parts.facts, facts(row, view, element, end));
+    show(parts.facts, facts(row, detail, element, end));
     show(parts.address, addresses(row, view));
     show(parts.tasks, element && tasks(element, end));
+    show(parts.notices, notices(detail.notices ?? []));
     show(parts.files, files(detail, element));
     held = element && !FINAL.has(element.state) ? element.tasks.flatMap((task) => task.devices.map((device) => ({ node: task.node, index: device, rank: task.rank }))) : [];
     if (!held.length) show(parts.loads);
@@ -103,7 +104,8 @@ function heading(row, element, index, changed) {
     row.note && el("p", { class: "note" }, row.note)];
 }
 
-function facts(row, view, element, end) {
+function facts(row, detail, element, end) {
+  const view = detail.job;
   const limit = view.time_limit;
   const started = element ? element.started : view.started;
   const ended = element ? element.ended : view.ended;
@@ -119,6 +121,7 @@ function facts(row, view, element, end) {
     fact("Starts by", row.state === "pending" && row.eta !== null && time(row.eta)),
     fact("Ended", time(ended)), fact("Time limit", limit === null ? "none" : elapsed(limit)), fact("Ends by", ended === null && element?.ends_by < NEVER_ENDS && time(element?.ends_by)),
     fact("Outcome", end?.outcome), fact("Attempt", element?.attempt > 1 && element.attempt, element?.attempt > 1 && end?.last_end && `; the one before: ${end.last_end}`),
+    fact("Idle GPUs", detail.idle_since && el("span", { class: "s-pending" }, "all under 5 % busy, since ", time(detail.idle_since))),
     fact("Checkpoint", element?.checkpoint && [element.checkpoint.label || "saved", ", ", time(element.checkpoint.at)]));
 }
 
@@ -154,6 +157,16 @@ function loadTable(gpus) {
     el("td", {}, load?.memory_used == null ? "" : bytes(load.memory_used)),
     el("td", {}, load?.power_watts == null ? "" : `${load.power_watts} W`, load?.power_limit_watts == null ? "" : ` of ${load.power_limit_watts} W`));
   return [el("h2", {}, "GPU loads"), el("div", { class: "scrolls tall" }, el("table", {}, el("thead", {}, el("tr", {}, ["GPU", "Rank", "Busy", "Memory", "Power"].map((each) => el("th", { scope: "col" }, each)))), el("tbody", {}, gpus.map(row))))];
+}
+
+function notices(rows) {
+  const progress = ({ state: word, at, next, error, tries }) => {
+    if (word === "sent") return ["sent ", time(at)];
+    if (word === "given_up") return `given up after ${tries === 1 ? "1 try" : `${tries} tries`}: ${error}`;
+    return error ? ["not sent yet, next try ", time(next), `: ${error}`] : "to be sent";
+  };
+  const row = (each) => el("tr", {}, el("th", { scope: "row" }, each.event, each.count > 1 && ` (${each.count} times)`), el("td", {}, time(each.at)), el("td", {}, each.to), el("td", {}, progress(each.state)));
+  return rows.length ? [el("h2", {}, "Notices"), el("div", { class: "scrolls tall" }, el("table", {}, el("thead", {}, el("tr", {}, ["Event", "At", "To", "Progress"].map((each) => el("th", { scope: "col" }, each)))), el("tbody", {}, rows.map(row))))] : null;
 }
 
 function files(detail, element) {

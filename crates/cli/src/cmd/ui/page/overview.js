@@ -16,10 +16,10 @@ export function overview() {
   const node = el("div", { class: "overview", "aria-busy": "true" }, el("h1", { class: "hidden" }, "Overview"), tiles,
     el("div", { class: "halves" }, gpus, waiting));
   async function refresh() {
-    const [jobs, { nodes, problem }] = await Promise.all([get("/page/jobs"), get("/v1/nodes").catch(withoutNodes)]);
+    const [jobs, { nodes, problem }, { idle }] = await Promise.all([get("/page/jobs"), get("/v1/nodes").catch(withoutNodes), get("/v1/gpus").catch(withoutLoads)]);
     const byId = new Map(jobs.jobs.map((job) => [job.id, job]));
-    show(tiles, summary(jobs.jobs, nodes));
-    show(gpus, el("h2", {}, "GPUs"), problem && el("p", { class: "faint" }, problem), nodes.map((each) => place(each, byId)), legend(nodes, byId));
+    show(tiles, summary(jobs.jobs, nodes, idle ?? []));
+    show(gpus, el("h2", {}, "GPUs"), problem && el("p", { class: "faint" }, problem), nodes.map((each) => place(each, byId)), legend(nodes, byId, idle ?? []));
     show(waiting, el("h2", {}, "Waiting"), queue(jobs.jobs));
   }
   return { title: "Overview", node, refresh };
@@ -31,11 +31,17 @@ function withoutNodes(error) {
   return { nodes: [], problem: error.message };
 }
 
+/** Other schedulers do not know the loads of their GPUs. */
+function withoutLoads(error) {
+  if (error.isNoAccess) throw error;
+  return {};
+}
+
 function tile(word, figure, more, href) {
   return el("div", { class: "tile" }, el("dt", {}, href ? el("a", { href }, word) : word), el("dd", {}, el("strong", {}, figure), more && el("span", { class: "faint" }, ` ${more}`)));
 }
 
-function summary(jobs, nodes) {
+function summary(jobs, nodes, unused) {
   const devices = nodes.flatMap((each) => each.devices.map((device) => ({ device, node: each })));
   const usable = devices.filter(({ device, node }) => node.up && (!isOut(node, device) || device.used > 0));
   const used = devices.reduce((sum, { device }) => sum + device.used, 0) / 1000;
@@ -48,6 +54,7 @@ function summary(jobs, nodes) {
   return [
     tile("GPUs in use", `${Math.round(used * 10) / 10}`, `of ${devices.length}${out ? `, ${out} out of service` : ""}`),
     tile("idle", idle, idle === 1 ? "GPU" : "GPUs"),
+    unused.length > 0 && tile("held but idle", unused.reduce((sum, each) => sum + each.gpus, 0), "for half an hour"),
     states.map((state) => tile(state, (by.get(state) ?? 0).toLocaleString("en"), state === "pending" && queued ? `for ${(Math.round(queued / 100) / 10).toLocaleString("en")} GPUs` : null, `#/jobs?state=${state}`)),
   ];
 }
@@ -80,7 +87,8 @@ function square(node, device, byId) {
   return el("li", {}, el("a", { class: kind, href: `#/job/${holders[0].id.job}`, title: label, "aria-label": label, vars, "data-focus": key }, number));
 }
 
-function legend(nodes, byId) {
+function legend(nodes, byId, unused) {
+  const idle = new Set(unused.map((each) => each.element.job));
   const held = new Map();
   for (const device of nodes.flatMap((each) => each.devices)) {
     for (const id of new Set(device.elements.map((each) => each.job))) held.set(id, (held.get(id) ?? 0) + 1);
@@ -89,7 +97,7 @@ function legend(nodes, byId) {
   if (!most.length) return el("p", { class: "faint" }, "No job holds a GPU.");
   return [el("ul", { class: "legend", "aria-label": "Jobs that hold GPUs" }, most.slice(0, MAX_LEGEND).map(([id, gpus]) => el("li", {},
     el("i", { class: "swatch", vars: painted(id) }), el("a", { href: `#/job/${id}`, "data-focus": `legend-${id}` }, byId.get(String(id))?.name ?? `job ${id}`),
-    el("span", { class: "faint" }, ` ${id} · ${count(gpus, "GPU")}`)))),
+    el("span", { class: "faint" }, ` ${id} · ${count(gpus, "GPU")}`), idle.has(id) && el("span", { class: "tag wait" }, "idle")))),
   most.length > MAX_LEGEND && el("p", { class: "faint" }, `and ${count(most.length - MAX_LEGEND, "job")} more`)];
 }
 
