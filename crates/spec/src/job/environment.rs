@@ -83,7 +83,12 @@ fn items(field: Option<&Located<OneOrMany<Text>>>) -> impl Iterator<Item = &Item
     field.into_iter().flat_map(|field| &field.value.0)
 }
 
-fn one(field: &Option<Located<Text>>, name: &str, problems: &mut Problems) -> Option<Arc<str>> {
+/// Returns the path or name of a field.
+pub(super) fn one(
+    field: &Option<Located<Text>>,
+    name: &str,
+    problems: &mut Problems,
+) -> Option<Arc<str>> {
     let field = field.as_ref()?;
     path(&field.value.0, field.place, name, problems)
 }

@@ -9,6 +9,7 @@ use muster_model::slurm::{GroupOptions, LeafSwitches, SlurmContainer, SlurmOptio
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Located, OneOrMany, Text};
 use crate::job::document::{JobDocument, SlurmDocument};
+use crate::job::environment;
 use crate::source::Place;
 
 /// Options of sbatch that Muster sets, by their long names, and the corresponding field of a job;
@@ -109,8 +110,8 @@ fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {
         segment_nodes: written.segment.as_ref().map(|nodes| whole(nodes.value.0)),
         requeue: written.requeue.as_ref().map(|flag| flag.value.0),
         modules: many(&written.modules, "modules", problems),
-        conda: one(&written.conda, "conda", problems),
-        venv: one(&written.venv, "venv", problems),
+        conda: environment::one(&written.conda, "conda", problems),
+        venv: environment::one(&written.venv, "venv", problems),
         container: one(&written.container, "container", problems).map(|image| SlurmContainer {
             image,
             mounts: mounts(written.container_mounts.as_ref(), problems),
