@@ -15,7 +15,8 @@ const SECRET: &str = "https://hooks.example.org/secret-path";
 
 /// Returns a program that appends its order to a file.
 fn collects(file: &Path) -> Vec<OsString> {
-    program(&format!("{{ cat; echo; }} >> {}", file.display()))
+    // In one write, since several run at once.
+    program(&format!("order=$(cat); printf '%s\\n' \"$order\" >> {}", file.display()))
 }
 
 fn program(text: &str) -> Vec<OsString> {
