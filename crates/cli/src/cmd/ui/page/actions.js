@@ -12,7 +12,7 @@ const ACTIONS = {
 };
 
 /** Returns the names of the actions that a job in a state may take. */
-export function actionsFor(state) {
+function actionsFor(state) {
   if (state === "held") return ["release", "cancel"];
   if (state === "pending") return ["hold", "cancel"];
   return FINAL.has(state) ? ["requeue"] : ["requeue", "cancel"];

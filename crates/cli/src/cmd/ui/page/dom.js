@@ -29,7 +29,7 @@ function fill(made, properties, children) {
 }
 
 /** Appends nodes and texts; `null`, `undefined` and `false` are left out. */
-export function add(parent, children) {
+function add(parent, children) {
   for (const child of [children].flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     parent.append(child instanceof Node ? child : document.createTextNode(clean(child)));

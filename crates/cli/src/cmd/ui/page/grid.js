@@ -14,8 +14,8 @@ const rowHeight = (isTall) => (isTall && NARROW.matches ? 58 : 38);
  * `id(row)` tells rows apart; `isTall` when its rows have a second line on a narrow screen.
  */
 export class Grid {
-  constructor({ caption, columns, id, sort, isTall, onSort }) {
-    Object.assign(this, { columns, id, isTall, onSort });
+  constructor({ caption, columns, id, sort, isTall }) {
+    Object.assign(this, { columns, id, isTall });
     this.order = sort ?? null;
     this.rows = [];
     this.body = el("tbody", {});
@@ -50,7 +50,6 @@ export class Grid {
       this.#sorted();
       this.node.scrollTop = 0;
       this.#paint(true);
-      this.onSort?.(this.order);
     };
     return el("th", { scope: "col", class: column.class }, el("button", { type: "button", onclick: turn }, column.title));
   }
