@@ -10,7 +10,8 @@ const NARROW = matchMedia("(max-width: 760px)");
 const rowHeight = (isTall) => (isTall && NARROW.matches ? 58 : 38);
 
 /**
- * A table whose columns have `title`, `cell(row)`, and optionally `sort(row)`, `class` and `isFirst`.
+ * A table whose columns have `title`, `cell(row)`, and optionally `sort(row)`, `class`, `isFirst`, and `isUntitled`
+ * when only screen readers tell its title.
  * `id(row)` tells rows apart; `isTall` when its rows have a second line on a narrow screen.
  */
 export class Grid {
@@ -43,7 +44,7 @@ export class Grid {
   }
 
   #head(column) {
-    if (!column.sort) return el("th", { scope: "col", class: column.class }, column.title);
+    if (!column.sort) return el("th", { scope: "col", class: column.class }, el("span", { class: column.isUntitled && "hidden" }, column.title));
     const turn = () => {
       const is = this.order?.title === column.title;
       this.order = { title: column.title, down: is ? !this.order.down : Boolean(column.down) };

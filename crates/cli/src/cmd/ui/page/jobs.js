@@ -26,7 +26,7 @@ export function jobs(_, query, changed) {
     { title: "Ran", class: "c-time", down: true, sort: (job) => span(job.started, job.ended), cell: ran },
     { title: "Start", class: "c-when", sort: (job) => job.started ?? job.eta, cell: (job) => (job.started !== null ? time(job.started) : job.eta !== null ? ["by ", time(job.eta)] : null) },
     { title: "Note", class: "c-note", cell: (job) => el("span", { title: job.note }, job.note) },
-    { title: "", class: "c-act", cell: (job) => el("button", { type: "button", class: "more", "data-focus": "act", "aria-label": `Actions for job ${job.label}`, onclick: () => choose(job, changed) }, "⋯") },
+    { title: "Actions", class: "c-act", isUntitled: true, cell: (job) => el("button", { type: "button", class: "more", "data-focus": "act", "aria-label": `Actions for job ${job.label}`, onclick: () => choose(job, changed) }, "⋯") },
   ];
   const grid = new Grid({ caption: "Jobs", columns, id: (job) => job.id, isTall: true, sort: { title: "Job", down: true } });
   const told = el("p", { class: "faint", role: "status" });
