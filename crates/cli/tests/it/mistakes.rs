@@ -15,7 +15,7 @@ fn a_bad_file_is_shown_with_line_and_column_and_starts_nothing() {
     2 | gpsu: 8
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, notify, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert!(!home.path("m").exists());
 }

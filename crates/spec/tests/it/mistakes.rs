@@ -72,7 +72,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, notify, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("gpus_per_task: 2\nrun: a"), @r"
     error: there is no field `gpus_per_task`
@@ -81,7 +81,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpus_per_task: 2
       | ^^^^^^^^^^^^^ did you mean `gpus-per-task`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, notify, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("walltime: 2h\nrun: a"), @r"
     error: there is no field `walltime`
@@ -90,7 +90,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | walltime: 2h
       | ^^^^^^^^ did you mean `time`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, notify, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("colour: red\nrun: a"), @r"
     error: there is no field `colour`
@@ -99,7 +99,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | colour: red
       | ^^^^^^ not a field of this mapping
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, notify, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
     assert_snapshot!(complaint("gpus: 2\nrun: a\ngpus: 4"), @r"
     error: `gpus` is written twice
@@ -1034,7 +1034,7 @@ fn a_mistake_in_an_option_shows_the_option() {
      | --qeue x
      | ^^^^^^ did you mean `queue`?
      |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, notify, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
     ");
 }
 
@@ -1047,7 +1047,7 @@ fn many_mistakes_are_told_at_once() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, env-file, secrets, venv, conda, uv, modules, image, mounts, workdir, output, error, array, params, samples, seed, max-running, metric, early-stop, after, hold, verify, begin, checkpoint, restart, grace, protect, notify, labels, exclude, topology, reservation, slurm, kubernetes, ray, groups
 
     error: `time` is not a length of time
      --> train.yaml:2:7
