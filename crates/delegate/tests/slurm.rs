@@ -84,6 +84,7 @@ impl FakeSlurm {
             source: source.to_owned(),
             file: Some("job.yaml".to_owned()),
             overrides: serde_json::Map::new(),
+            notify_file: None,
             env: [].into(),
             env_files: std::collections::BTreeMap::new(),
             workdir: "/home/ada/my project".to_owned(),
