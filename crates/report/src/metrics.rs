@@ -102,7 +102,7 @@ fn jobs(site: &SiteState<'_>, text: &mut MetricsText) {
     let mut by_reason: BTreeMap<[String; 2], u64> = BTreeMap::new();
     let mut oldest: BTreeMap<[String; 1], u64> = BTreeMap::new();
     let mut held: BTreeMap<UserName, u64> = BTreeMap::new();
-    for job in site.jobs {
+    for job in site.jobs.iter().filter(|job| !job.state.is_final()) {
         let queue = || job.queue.to_string();
         *by_state.entry([queue(), job.state.word().to_owned()]).or_default() += 1;
         let waiting = match &job.array {
@@ -315,7 +315,58 @@ mod tests {
             counters: Some(&counters),
             warnings: 1,
         });
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r#"
+        # HELP muster_jobs Jobs that have not ended, by the state of their least advanced element.
+        # TYPE muster_jobs gauge
+        muster_jobs{queue="default",state="pending"} 1
+        muster_jobs{queue="default",state="running"} 2
+        # HELP muster_waiting_elements Elements of jobs that wait, by the reason of the first of each job.
+        # TYPE muster_waiting_elements gauge
+        muster_waiting_elements{queue="default",reason="array cap"} 15
+        muster_waiting_elements{queue="default",reason="capacity"} 1
+        # HELP muster_oldest_waiting_seconds Time since the submission of the pending job that has waited longest.
+        # TYPE muster_oldest_waiting_seconds gauge
+        muster_oldest_waiting_seconds{queue="default"} 60
+        # HELP muster_user_gpus GPUs that the jobs of a user hold.
+        # TYPE muster_user_gpus gauge
+        muster_user_gpus{user="alice"} 7
+        # HELP muster_gpu_busy_ratio Part of about the last second in which a GPU computed, from 0 to 1.
+        # TYPE muster_gpu_busy_ratio gauge
+        muster_gpu_busy_ratio{node="gpu\"1",gpu="0"} 0.97
+        # HELP muster_gpu_power_watts Power that a GPU draws.
+        # TYPE muster_gpu_power_watts gauge
+        muster_gpu_power_watts{node="gpu\"1",gpu="0"} 640
+        # HELP muster_passes_total Scheduling passes since the daemon started.
+        # TYPE muster_passes_total counter
+        muster_passes_total 3
+        # HELP muster_pass_seconds_total Time spent in them, with writing the state.
+        # TYPE muster_pass_seconds_total counter
+        muster_pass_seconds_total 0.0045
+        # HELP muster_starts_total Starts of elements that were ordered.
+        # TYPE muster_starts_total counter
+        muster_starts_total 0
+        # HELP muster_stops_total Stops of elements that were ordered.
+        # TYPE muster_stops_total counter
+        muster_stops_total 0
+        # HELP muster_refused_starts_total Tasks that could not be prepared on their node.
+        # TYPE muster_refused_starts_total counter
+        muster_refused_starts_total 0
+        # HELP muster_store_failures_total Passes whose state could not be written.
+        # TYPE muster_store_failures_total counter
+        muster_store_failures_total 0
+        # HELP muster_refused_plans_total Plans that failed their check; each is a defect.
+        # TYPE muster_refused_plans_total counter
+        muster_refused_plans_total 0
+        # HELP muster_pass_seconds_max Longest pass since the daemon started.
+        # TYPE muster_pass_seconds_max gauge
+        muster_pass_seconds_max 0
+        # HELP muster_notices_waiting Notices that are to be sent.
+        # TYPE muster_notices_waiting gauge
+        muster_notices_waiting 0
+        # HELP muster_warnings Warnings that the daemon shows to users.
+        # TYPE muster_warnings gauge
+        muster_warnings 1
+        "#);
     }
 
     #[test]

@@ -65,10 +65,10 @@ mod tests {
     #[test]
     fn a_limit_is_told_in_time_and_for_each_attempt() {
         let id = JobId(1);
-        let rule = |on, minutes| NoticeRule {
+        let rule = |on, minutes: u64| NoticeRule {
             on: vec![on],
             to: NoticeAddress::Mail("a@example.org".to_owned()),
-            before_limit: Span::from_secs(60 * minutes),
+            before_limit: Span::from_secs(minutes * 60),
         };
         let rules = vec![(
             id,

@@ -72,11 +72,61 @@ fn a_users_own_file_is_for_jobs_that_say_nothing() {
 
 #[test]
 fn what_is_no_address_is_refused_with_what_is() {
-    assert_snapshot!(complaint("run: a\nnotify: nobody"), @"");
-    assert_snapshot!(complaint("run: a\nnotify: ftp://example.org"), @"");
-    assert_snapshot!(complaint("run: a\nnotify: {mail: a@b.org, command: x}"), @"");
-    assert_snapshot!(complaint("run: a\nnotify: {on: end}"), @"");
-    assert_snapshot!(complaint("run: a\nnotify: {mail: '-oQ/tmp@b.org'}"), @"");
-    assert_snapshot!(complaint("run: a\nnotify: {mail: a@b.org, on: failed}"), @"");
-    assert_snapshot!(complaint("run: a\nnotify: {url: 'https://b.org'}"), @"");
+    assert_snapshot!(complaint("run: a\nnotify: nobody"), @r"
+    error: `notify` is no address: `nobody`
+     --> train.yaml:2:9
+      |
+    2 | notify: nobody
+      |         ^^^^^^ expected a mail address such as ada@example.org, or a URL
+      |
+    hint: for a program write `notify: {command: …}`
+    ");
+    assert_snapshot!(complaint("run: a\nnotify: ftp://example.org"), @r"
+    error: `notify` is no address: `ftp://example.org`
+     --> train.yaml:2:9
+      |
+    2 | notify: ftp://example.org
+      |         ^^^^^^^^^^^^^^^^^ expected a URL that begins with https:// or http://
+      |
+    hint: for a program write `notify: {command: …}`
+    ");
+    assert_snapshot!(complaint("run: a\nnotify: {mail: a@b.org, command: x}"), @r"
+    error: `notify` has no single address
+     --> train.yaml:2:9
+      |
+    2 | notify: {mail: a@b.org, command: x}
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^ expected one of `mail`, `webhook` and `command`
+    ");
+    assert_snapshot!(complaint("run: a\nnotify: {on: end}"), @r"
+    error: `notify` has no single address
+     --> train.yaml:2:9
+      |
+    2 | notify: {on: end}
+      |         ^^^^^^^^^ expected one of `mail`, `webhook` and `command`
+    ");
+    assert_snapshot!(complaint("run: a\nnotify: {mail: '-oQ/tmp@b.org'}"), @r"
+    error: `notify` has no valid address: `-oQ/tmp@b.org`
+     --> train.yaml:2:16
+      |
+    2 | notify: {mail: '-oQ/tmp@b.org'}
+      |                ^^^^^^^^^^^^^^^ expected one mail address, without a name or brackets
+    ");
+    assert_snapshot!(complaint("run: a\nnotify: {mail: a@b.org, on: failed}"), @r"
+    error: `on` is not an event
+     --> train.yaml:2:29
+      |
+    2 | notify: {mail: a@b.org, on: failed}
+      |                             ^^^^^^ expected one of start, end, failure, preemption, idle, limit
+      |
+    hint: did you mean `failure`?
+    ");
+    assert_snapshot!(complaint("run: a\nnotify: {url: 'https://b.org'}"), @r"
+    error: there is no field `url`
+     --> train.yaml:2:10
+      |
+    2 | notify: {url: 'https://b.org'}
+      |          ^^^ did you mean `webhook`?
+      |
+    hint: the fields are mail, webhook, command, format, on, before-limit
+    ");
 }
