@@ -99,7 +99,8 @@ pub async fn run(
     }
 
     // 3. Act, and print the result per job.
-    let results = send_action(&client, &selected, action).await?;
+    let targets: Vec<JobTarget> = selected.iter().map(|one| one.target).collect();
+    let results = send_action(&client, &targets, action).await?;
     report(app, &client, args.output, results)
 }
 
@@ -141,15 +142,14 @@ async fn failed_elements(app: &App, client: &Client, jobs: Vec<Selected>) -> Res
 }
 
 /// Sends the action in as few requests as the daemon allows.
-async fn send_action(
+pub async fn send_action(
     client: &Client,
-    selected: &[Selected],
+    targets: &[JobTarget],
     action: BulkAction,
 ) -> Result<Vec<BulkResult>> {
-    let target =
-        |selected: &Selected| BulkTarget { job: selected.target.job, index: selected.target.index };
-    let mut results = Vec::with_capacity(selected.len());
-    for chunk in selected.chunks(AT_ONCE) {
+    let target = |target: &JobTarget| BulkTarget { job: target.job, index: target.index };
+    let mut results = Vec::with_capacity(targets.len());
+    for chunk in targets.chunks(AT_ONCE) {
         let request = BulkRequest { action, targets: chunk.iter().map(target).collect() };
         results.extend(client.act_on_many(&request).await.map_err(Failure::from)?.results);
     }

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use muster_api::Client;
 use muster_api::query::JobFilter;
-use muster_api::{Client, JobAction};
+use muster_api::types::BulkAction;
 use muster_daemon::DaemonMode;
 use muster_daemon::auth::ADMIN_GROUP;
 use muster_model::JobId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::act::send_action;
 use crate::app::App;
 use crate::connect;
 use crate::exit::Failure;
@@ -73,9 +75,10 @@ pub async fn run(app: &App, args: StopDaemonArgs) -> Result<u8> {
 async fn cancel_all(app: &App, client: &Client) -> Result<()> {
     let open = client.jobs(JobFilter::default()).await.map_err(Failure::from)?.jobs;
     let jobs: Vec<JobId> = open.iter().map(|job| job.job).collect();
-    for job in &jobs {
-        super::act_on(client, JobTarget { job: *job, index: None }, JobAction::Cancel).await?;
-    }
+    let targets: Vec<JobTarget> =
+        jobs.iter().map(|job| JobTarget { job: *job, index: None }).collect();
+    // What cannot be cancelled has ended meanwhile.
+    send_action(client, &targets, BulkAction::Cancel).await?;
     if !jobs.is_empty() {
         app.ui.status(&format!(
             "cancelled {}",
