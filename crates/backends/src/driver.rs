@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::device_files::ClosedDeviceFiles;
 use crate::order::GangOrder;
 use muster_model::sweep::MetricReport;
 use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank, StopCause, TaskReport, Time};
@@ -105,6 +106,11 @@ pub trait Backend: Send + Sync {
 
     /// Returns the nodes that this backend offers.
     fn nodes(&self) -> Vec<NodeSpec>;
+
+    /// Returns the device files that are closed to processes of users that belong to no task.
+    fn closed_device_files(&self) -> ClosedDeviceFiles {
+        ClosedDeviceFiles::default()
+    }
 
     /// Carries out a command.
     fn execute(&self, command: BackendCommand);

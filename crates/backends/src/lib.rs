@@ -16,6 +16,7 @@ pub mod fake;
 pub mod gpu;
 pub mod live;
 pub mod local;
+pub mod notice;
 pub mod order;
 pub mod port;
 pub mod probe;

@@ -4,8 +4,7 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use muster_backends::supervise::become_account;
-use muster_model::NoticeOrder;
+use muster_backends::notice::NoticeTask;
 
 /// First argument that makes the binary send a notice.
 pub const NOTIFY: &str = "__notify";
@@ -24,11 +23,7 @@ pub fn main() -> ExitCode {
 fn send() -> Result<(), String> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|error| error.to_string())?;
-    let order: NoticeOrder = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    if let Some(sender) = &order.sender {
-        become_account(sender)?;
-        // A home that cannot be entered is no reason to send nothing.
-        let _stays = std::env::var_os("HOME").map(std::env::set_current_dir);
-    }
-    muster_notify::send(&order).map_err(|error| error.to_string())
+    let task: NoticeTask = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    task.become_sender()?;
+    muster_notify::send(&task.order).map_err(|error| error.to_string())
 }

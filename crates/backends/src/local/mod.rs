@@ -22,13 +22,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank, Time};
+use muster_model::{AttemptId, Bytes, DeviceSet, NodeName, NodeSpec, Rank, Time};
 
 pub use crate::supervise;
 pub use virtual_gpus::VirtualGpus;
 
 use crate::cgroup::Hierarchies;
-use crate::device_files::DeviceFiles;
+use crate::device_files::{ClosedDeviceFiles, DeviceFiles};
 use crate::driver::{Backend, BackendCommand, Capabilities, ExpectedTask, PastReport, Reports};
 use crate::epoch::Epochs;
 use crate::gpu;
@@ -206,6 +206,10 @@ impl Backend for LocalBackend {
 
     fn nodes(&self) -> Vec<NodeSpec> {
         self.nodes.clone()
+    }
+
+    fn closed_device_files(&self) -> ClosedDeviceFiles {
+        self.shared.device_files.closed_to(DeviceSet::EMPTY)
     }
 
     fn execute(&self, command: BackendCommand) {

@@ -332,11 +332,8 @@ fn check_account(identity: &Identity) -> Result<(), ExecError> {
     }
 }
 
-/// Makes this process one of an account, in its home, if root runs it. The account must still be that of the number.
-///
-/// # Errors
-/// One line for the user.
-pub fn become_account(identity: &Identity) -> Result<(), String> {
+/// Makes this process, which is root's, one of an account. The account must still be that of the number.
+pub(crate) fn become_account(identity: &Identity) -> Result<(), String> {
     check_account(identity).map_err(|error| match error {
         ExecError::Permanent(text) | ExecError::Transient(text) => text,
     })?;

@@ -33,7 +33,7 @@ use std::process::ExitCode;
 use crate::record::TaskDir;
 
 pub(crate) use checkpoints::{TRAVERSE_ONLY_MODE, label as label_of};
-pub use exec::become_account;
+pub(crate) use exec::become_account;
 
 pub(crate) use deadlines::REAP_PAUSE_MAX as RELISTEN_TIME;
 pub(crate) use reuse::REUSE_TIMEOUT;

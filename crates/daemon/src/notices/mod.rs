@@ -10,6 +10,8 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_backends::driver::Backend;
+use muster_backends::notice::NoticeTask;
 use muster_model::UserName;
 use muster_model::unit::Time;
 use tokio::sync::watch;
@@ -47,6 +49,8 @@ struct NoticeSender {
     host: String,
     /// Program that sends one notice, which it gets on standard input.
     program: Vec<OsString>,
+    /// Backend, which knows the device files that are closed.
+    backend: Arc<dyn Backend>,
     /// True if the program changes to the user of the notice.
     as_user: bool,
 }
@@ -72,6 +76,7 @@ pub(crate) fn spawn(app: &ApiState, program: Vec<OsString>) {
         revision: app.revision.clone(),
         host: app.about.host.clone(),
         program,
+        backend: app.backend.clone(),
         as_user: app.about.mode == DaemonMode::System,
     };
     spawn_until_stop(sender.run(), &app.stop);
@@ -164,8 +169,9 @@ impl Sending {
         let mut order = notice.order.clone();
         order.host.clone_from(&sender.host);
         order.sender = order.sender.filter(|_| sender.as_user);
+        let closed_device_files = sender.backend.closed_device_files();
         self.processes.spawn(async move {
-            let result = process::send(&program, &order).await;
+            let result = process::send(&program, &NoticeTask { order, closed_device_files }).await;
             NoticeTry { notice, result }
         });
     }

@@ -1,10 +1,11 @@
 //! The process that sends one notice: gets its order on standard input, tells an error on standard error, and is ended
-//! with everything that it started when it takes too long.
+//! with its process group when it takes too long.
 
 use std::ffi::OsString;
 use std::process::Stdio;
 use std::time::Duration;
 
+use muster_backends::notice::NoticeTask;
 use muster_model::NoticeOrder;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,9 +32,9 @@ const VARIABLES: [&str; 10] = [
 ];
 
 /// Sends one notice. The error is one line for the user.
-pub(super) async fn send(program: &[OsString], order: &NoticeOrder) -> Result<(), String> {
-    let input = serde_json::to_vec(order).map_err(|error| error.to_string())?;
-    let mut child = start(program, order).map_err(|error| format!("cannot send: {error}"))?;
+pub(super) async fn send(program: &[OsString], task: &NoticeTask) -> Result<(), String> {
+    let input = serde_json::to_vec(task).map_err(|error| error.to_string())?;
+    let mut child = start(program, &task.order).map_err(|error| format!("cannot send: {error}"))?;
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let run = async {
         if let Some(mut stdin) = child.stdin.take() {
