@@ -25,9 +25,12 @@ const LICENCES: [&str; 10] = [
     "Zlib",
 ];
 
+/// Crates that no crate of this workspace may depend on, each with the reason; the SDK of the Model Context Protocol
+/// brings chrono.
+const BANNED_HERE: [(&str, &str); 1] = [("chrono", "jiff is the one library for dates")];
+
 /// Crates that must not be linked, each with the reason.
-const BANNED: [(&str, &str); 3] = [
-    ("chrono", "jiff is the one library for dates"),
+const BANNED: [(&str, &str); 2] = [
     ("native-tls", "it links the system's OpenSSL"),
     ("openssl-sys", "the binary runs on machines without OpenSSL"),
 ];
@@ -56,6 +59,13 @@ fn defect(package: &Value) -> Option<String> {
     let name = field("name");
     let manifest = field("manifest_path");
     if package["source"].is_null() {
+        let depends_on = |wanted: &str| {
+            let dependencies = package["dependencies"].as_array().map_or(&[][..], Vec::as_slice);
+            dependencies.iter().any(|one| one["name"] == *wanted)
+        };
+        if let Some((banned, reason)) = BANNED_HERE.iter().find(|(banned, _)| depends_on(banned)) {
+            return Some(format!("{name}: depends on {banned}, which is banned: {reason}"));
+        }
         return (package["publish"] != Value::Array(Vec::new())).then(|| {
             format!("{name}: a crate from a folder that is not of this workspace: {manifest}")
         });

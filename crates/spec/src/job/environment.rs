@@ -56,19 +56,14 @@ fn contradictions(job: &JobDocument, problems: &mut Problems) {
         problems.add(contradiction(first, *at, second, *also).hint(hint));
     }
     let modules = job.modules.as_ref().map(|field| ("modules", field.key));
-    match (&job.image, python.first().copied().or(modules)) {
-        (Some(image), Some((name, key))) => {
-            let hint = match name {
-                "modules" => {
-                    "an image has programs of its own; for Slurm write `slurm: {modules: …}`"
-                }
-                _ => {
-                    "an image has a Python of its own; to activate one in it, write `run: . DIR/bin/activate && python train.py`"
-                }
-            };
-            problems.add(contradiction("image", image.key, name, key).hint(hint.to_owned()));
-        }
-        (Some(_) | None, _) => {}
+    if let (Some(image), Some((name, key))) = (&job.image, python.first().copied().or(modules)) {
+        let hint = match name {
+            "modules" => "an image has programs of its own; for Slurm write `slurm: {modules: …}`",
+            _ => {
+                "an image has a Python of its own; to activate one in it, write `run: . DIR/bin/activate && python train.py`"
+            }
+        };
+        problems.add(contradiction("image", image.key, name, key).hint(hint.to_owned()));
     }
     if let (None, Some(mounts)) = (&job.image, &job.mounts) {
         problems.add(

@@ -96,7 +96,7 @@ pub(crate) enum Notify {
     /// Mail address or URL, with the default events.
     Address(NoticeAddress),
     /// Address with its events.
-    Rule(NotifyDocument, Place),
+    Rule(Box<NotifyDocument>, Place),
 }
 
 impl JsonSchema for Notify {
@@ -123,7 +123,7 @@ impl Field for Notify {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         if matches!(node.value, Value::Map(_)) {
             let rule = NotifyDocument::read(node, name, problems)?;
-            return Some(Self::Rule(rule, node.place));
+            return Some(Self::Rule(Box::new(rule), node.place));
         }
         let expected = "a mail address, a URL, or a mapping such as `{command: …, on: end}`";
         let text = scalar(node, name, expected, problems)?;
