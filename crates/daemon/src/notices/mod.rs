@@ -178,11 +178,8 @@ impl Sending {
 
     /// Returns the next result; `None` when nothing is being sent.
     async fn next(&mut self) -> Option<NoticeTry> {
-        match self.processes.join_next().await? {
-            Ok(done) => Some(done),
-            // The task panicked, which it has logged; its notice is sent again by the next daemon.
-            Err(_) => None,
-        }
+        // A task that panicked has logged it; its notice is sent again by the next daemon.
+        self.processes.join_next().await?.ok()
     }
 
     fn forget(&mut self, id: i64) {
