@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Awaitable, Callable, List, TypeVar
+from typing import Any, Awaitable, Callable, Dict, List, Tuple, TypeVar
 
 import pytest
 from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client
+from mcp.types import CallToolResult, TextContent
 
 import muster
 
@@ -31,11 +32,19 @@ def with_server(binary: str, options: List[str], use: Callable[[ClientSession], 
     return asyncio.run(run())
 
 
+async def answer_of(session: ClientSession, tool: str, values: Dict[str, Any]) -> Tuple[bool, str]:
+    """Calls a tool; returns whether it succeeded, and its text."""
+    result = await session.call_tool(tool, values)
+    assert isinstance(result, CallToolResult)
+    blocks = [block for block in result.content if isinstance(block, TextContent)]
+    assert len(blocks) == len(result.content)
+    return not result.is_error, "".join(block.text for block in blocks)
+
+
 async def call(session: ClientSession, tool: str, **values: Any) -> str:
     """Calls a tool that succeeds; returns its text."""
-    result = await session.call_tool(tool, values)
-    text = "".join(block.text for block in result.content)
-    assert not result.is_error, text
+    succeeded, text = await answer_of(session, tool, values)
+    assert succeeded, text
     return text
 
 
@@ -69,8 +78,8 @@ def test_an_assistant_finds_out_why_a_job_waits(binary: str) -> None:
         await call(session, "usage", since="1d", by="user")
         advice = await call(session, "advise", facts="nodes: 8\ntightly-coupled: true\nbare-metal: true\n")
         assert "slurm" in advice.lower()
-        missing = await session.call_tool("show_job", {"job": "no-such-job"})
-        assert missing.is_error and "no-such-job" in missing.content[0].text
+        succeeded, said = await answer_of(session, "show_job", {"job": "no-such-job"})
+        assert not succeeded and "no-such-job" in said
 
     try:
         with_server(binary, [], use)
@@ -81,8 +90,8 @@ def test_an_assistant_finds_out_why_a_job_waits(binary: str) -> None:
 
 def test_an_assistant_that_may_submits_and_reads_output(binary: str) -> None:
     async def use(session: ClientSession) -> None:
-        bad = await session.call_tool("check_job", {"job_file": "gpsu: 1\nrun: a\n"})
-        assert bad.is_error and "did you mean `gpus`" in bad.content[0].text
+        succeeded, said = await answer_of(session, "check_job", {"job_file": "gpsu: 1\nrun: a\n"})
+        assert not succeeded and "did you mean `gpus`" in said
         job_file = "name: mcp-job\ngpus: 1\ntime: 1m\nrun: echo spoken\n"
         assert "mcp-job" in await call(session, "check_job", job_file=job_file)
         assert muster.jobs(name="mcp-job", all=True) == []
@@ -94,7 +103,7 @@ def test_an_assistant_that_may_submits_and_reads_output(binary: str) -> None:
 
 
 def test_schemas_of_tools_are_json_schema(binary: str) -> None:
-    import jsonschema
+    import jsonschema  # type: ignore[import-untyped]
 
     async def use(session: ClientSession) -> None:
         for tool in (await session.list_tools()).tools:
