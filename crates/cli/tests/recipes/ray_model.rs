@@ -7,13 +7,13 @@ use crate::ray::submit;
 
 /// Placement groups: name, seconds of the submission and of the work, and bundles of one GPU. `all` waits for all
 /// eight GPUs; `passes` and `fits` come later and start before it. Nothing depends on whose timer is first: whenever
-/// GPUs become free, at most one group fits.
+/// GPUs become free, at most one group fits. Seconds lie between all events, for machines that are busy.
 const GROUPS: [(&str, u32, u32, u32); 5] = [
     ("first", 0, 10, 5),
     ("all", 1, 5, 8),
-    ("passes", 2, 20, 3),
+    ("passes", 2, 25, 3),
     ("waits", 3, 10, 5),
-    ("fits", 11, 5, 4),
+    ("fits", 15, 5, 4),
 ];
 
 /// Creates the groups at their times, and writes the names of those that are placed at each start.
