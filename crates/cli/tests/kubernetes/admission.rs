@@ -103,7 +103,9 @@ fn waiting_jobs_have_no_pods_and_run_in_order() {
             let is_waiting = suspended.iter().any(|job| job["metadata"]["name"] == json!(name));
             assert!(!is_waiting, "{name} is suspended and has pods");
         }
-        assert!(running.len() <= 1, "{running:?}");
+        // Where the pods of one end apart, the next starts once five nodes are free.
+        let bound: usize = running.iter().map(|(_, bound)| *bound).sum();
+        assert!(running.len() <= 1 || bound <= 8, "{running:?}");
         for job in &suspended {
             let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
             let admitted = conditions.filter(|one| one["type"] == "muster.run/Admitted");
