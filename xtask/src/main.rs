@@ -52,7 +52,7 @@ usage: cargo xtask <command>
                      measure the speed and scaling of the engine, as in docs/PERFORMANCE.md
   dist               build the release binary with profile-guided optimisation (PGO): two builds and some replays
   demo [--draw]      record docs/demo.txt with a release build as docs/demo.cast, and draw it as docs/demo.svg
-  programs           test shell completions in real shells, and the HTML report of a simulation in a real browser
+  programs           test shell completions, pages in a real browser, and jobs with environment modules
   recipes            test the recipes of examples/ with the real PyTorch, Lightning, Transformers and Ray
   python [ARG…]      test the Python client of python/ with the real daemon and submitit; arguments are those of pytest
   ray demo [PYTHON]  show two Ray programs that compete for GPUs: as two jobs, and on one Ray cluster; PYTHON has Ray

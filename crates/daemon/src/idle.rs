@@ -1,4 +1,4 @@
-//! Jobs that hold GPUs and leave them idle, found by looking at the loads now and then.
+//! Jobs that hold GPUs and leave them idle, found by polling the loads.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,27 +6,26 @@ use std::sync::{Mutex, PoisonError};
 use muster_model::unit::{Span, Time};
 use muster_model::view::{GpuLoadView, IdleView, NodeView};
 use muster_model::{ElementId, NodeName};
+use muster_report::top::IDLE_BELOW_PERCENT;
 
-/// A GPU counts as idle below this many percent, as in `muster top`.
-pub(crate) const IDLE_BELOW_PERCENT: u8 = 5;
 /// Time after which a job that leaves all its GPUs idle is marked.
 const IDLE_AFTER: Span = Span::from_secs(1800);
-/// Longest time between two looks for which the GPUs count as idle in between.
+/// Longest time between two polls for which the GPUs count as idle in between.
 const LONGEST_GAP: Span = Span::from_secs(300);
 
 /// Elements of jobs of which all GPUs are idle, with the time since when.
 #[derive(Debug, Default)]
 pub(crate) struct IdleWatch {
-    looks: Mutex<Looks>,
+    observations: Mutex<Observations>,
 }
 
 #[derive(Debug, Default)]
-struct Looks {
+struct Observations {
     last: Option<Time>,
     idle: BTreeMap<ElementId, IdleElement>,
 }
 
-/// Element of which all GPUs were idle at every look since an instant.
+/// Element of which all GPUs were idle at every poll since an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct IdleElement {
     since: Time,
@@ -35,7 +34,7 @@ struct IdleElement {
 
 impl IdleWatch {
     /// Takes the loads of this instant. An element is idle if the load of each of its GPUs is known and low; on other
-    /// GPUs than at the last look it begins anew.
+    /// GPUs than at the last poll it begins anew.
     pub(crate) fn observe(&self, now: Time, nodes: &[NodeView], loads: &[GpuLoadView]) {
         let busy: BTreeMap<(&NodeName, u16), u8> = loads
             .iter()
@@ -53,11 +52,11 @@ impl IdleWatch {
             busy.get(&(node, *index)).is_some_and(|busy| *busy < IDLE_BELOW_PERCENT)
         };
         held.retain(|_, devices| devices.iter().all(is_idle));
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-        let gap = looks.last.replace(now).map(|last| now.since(last));
-        let before = std::mem::take(&mut looks.idle);
+        let mut observations = self.observations.lock().unwrap_or_else(PoisonError::into_inner);
+        let gap = observations.last.replace(now).map(|last| now.since(last));
+        let before = std::mem::take(&mut observations.idle);
         let is_continued = gap.is_some_and(|gap| gap <= LONGEST_GAP);
-        looks.idle = held
+        observations.idle = held
             .into_iter()
             .map(|(element, devices)| {
                 let earlier = before.get(&element).filter(|earlier| earlier.devices == devices);
@@ -69,9 +68,9 @@ impl IdleWatch {
 
     /// Returns the elements that have been idle for long, with their jobs in order.
     pub(crate) fn marked(&self, now: Time) -> Vec<IdleView> {
-        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let observations = self.observations.lock().unwrap_or_else(PoisonError::into_inner);
         let is_long = |idle: &IdleElement| now.since(idle.since) >= IDLE_AFTER;
-        let long = looks.idle.iter().filter(|(_, idle)| is_long(idle));
+        let long = observations.idle.iter().filter(|(_, idle)| is_long(idle));
         long.map(|(element, idle)| IdleView {
             element: *element,
             since: idle.since,

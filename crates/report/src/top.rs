@@ -16,7 +16,7 @@ use crate::table::{Cell, Table};
 /// Cells of the bar of a busy GPU.
 const BAR: u32 = 10;
 /// A GPU that is held counts as idle below this many percent.
-const IDLE_BELOW: u8 = 5;
+pub const IDLE_BELOW_PERCENT: u8 = 5;
 /// Lines of a frame that are neither GPUs nor jobs: the first line, two headings, and what separates them.
 const OVERHEAD: usize = 7;
 
@@ -117,7 +117,7 @@ fn heading(top: &Top<'_>, gpus: &[GpuRow<'_>], context: RenderContext) -> String
 }
 
 fn is_idle(gpu: &GpuRow<'_>) -> bool {
-    gpu.load.and_then(|load| load.busy_percent).is_some_and(|busy| busy < IDLE_BELOW)
+    gpu.load.and_then(|load| load.busy_percent).is_some_and(|busy| busy < IDLE_BELOW_PERCENT)
 }
 
 fn gpu_table(top: &Top<'_>, gpus: &[GpuRow<'_>], context: RenderContext) -> String {

@@ -140,8 +140,8 @@ fn checked_mount(mount: &str, env: &Variables, workdir: &Path) -> Result<String,
     Err(EnvironmentError::new(what, "make it, or remove it from `mounts`"))
 }
 
-/// Returns the words of a command inside. A script with an interpreter of its own is one of its arguments:
-/// the file in memory, as which it runs on the machine itself, does not exist there.
+/// Returns the words that run a command in an image. A script with an interpreter of its own becomes an argument
+/// of that interpreter: on the machine itself it runs as a file in memory, which an image does not have.
 fn inside(command: &TaskCommand) -> Result<Vec<String>, EnvironmentError> {
     let script = match &*muster_ray::program(command, false) {
         TaskCommand::Argv(words) => return Ok(words.clone()),

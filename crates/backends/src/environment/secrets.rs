@@ -102,7 +102,7 @@ mod tests {
         assert!(read("KEY", &file).unwrap_err().what.contains("UTF-8"));
         assert!(read("KEY", temp.path()).unwrap_err().what.contains("not a file"));
         assert!(read("KEY", &temp.path().join("none")).unwrap_err().hint.contains("umask 077"));
-        // The trailing check that no message has the value.
+        // No message has the value.
         check("hunter2", 0o644, Err("KEY"));
         assert!(!read("KEY", &file).unwrap_err().what.contains("hunter2"));
     }

@@ -107,7 +107,7 @@ impl DebugDump {
     }
 }
 
-/// Names of the user and the machine, each with its placeholder; longer ones first.
+/// Names of the user and the machine, each with its placeholder. The home directory comes first: it contains the name.
 struct HiddenNames(Vec<(String, &'static str)>);
 
 impl HiddenNames {

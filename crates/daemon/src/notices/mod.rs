@@ -2,7 +2,7 @@
 //! result. Also finds the events that come with time: a limit that is near, GPUs that are idle.
 
 mod limit;
-mod look;
+mod poll;
 mod process;
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use muster_model::unit::Time;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use look::Look;
+use poll::EventPoller;
 
 use crate::auth::DaemonMode;
 use crate::clock::Clock;
@@ -26,13 +26,13 @@ use crate::failure::ApiFailure;
 use crate::rest::ApiState;
 use crate::store::{DueNotice, HistoryReader, NoticeTry};
 
-/// Most notices that are sent at once, and of one user: an address that hangs must not keep those of others.
-const AT_ONCE: (usize, usize) = (8, 2);
-/// Most notices that are read at once.
-const READ: u32 = 256;
-/// Shortest time between two looks at the store, where every change of any job may bring a notice.
+/// Most notices that are sent at once.
+const AT_ONCE: usize = 8;
+/// Most of one user: an address that hangs must not keep those of others.
+const OF_EACH_USER: u32 = 2;
+/// Shortest time between two reads of the store, where every change of any job may bring a notice.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Longest time between two looks.
+/// Longest time between two reads.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Parts that send notices.
@@ -55,9 +55,9 @@ struct NoticeSender {
     as_user: bool,
 }
 
-/// Sends notices and looks for timed events until the daemon stops. Without a program nothing is sent.
+/// Sends notices and polls for timed events until the daemon stops. Without a program nothing is sent.
 pub(crate) fn spawn(app: &ApiState, program: Vec<OsString>) {
-    let look = Look {
+    let poller = EventPoller {
         reader: app.reader.clone(),
         handle: app.handle.clone(),
         clock: app.clock.clone(),
@@ -65,7 +65,7 @@ pub(crate) fn spawn(app: &ApiState, program: Vec<OsString>) {
         loads: Arc::clone(&app.loads),
         idle: Arc::clone(&app.idle),
     };
-    spawn_until_stop(look.run(), &app.stop);
+    spawn_until_stop(poller.run(), &app.stop);
     if program.is_empty() {
         return;
     }
@@ -122,7 +122,7 @@ impl NoticeSender {
     async fn due(&self) -> Result<(Vec<DueNotice>, Option<Time>), ApiFailure> {
         let reader = self.reader.clone();
         let now = self.clock.now();
-        tokio::task::spawn_blocking(move || reader.due_notices(now, READ))
+        tokio::task::spawn_blocking(move || reader.due_notices(now, OF_EACH_USER))
             .await
             .map_err(|error| ApiFailure::Internal(error.to_string()))?
             .map_err(ApiFailure::Store)
@@ -161,7 +161,7 @@ impl Sending {
         let user = notice.order.notice.user.clone();
         let of_user = self.notices.iter().filter(|(_, other)| *other == user).count();
         let is_sent = self.notices.iter().any(|(id, _)| *id == notice.id);
-        if is_sent || self.notices.len() >= AT_ONCE.0 || of_user >= AT_ONCE.1 {
+        if is_sent || self.notices.len() >= AT_ONCE || of_user >= OF_EACH_USER as usize {
             return;
         }
         self.notices.insert((notice.id, user));

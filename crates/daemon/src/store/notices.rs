@@ -202,20 +202,26 @@ pub(super) fn write_tries(
     transaction.commit().map_err(store_error)
 }
 
-/// Returns the notices that are due, oldest first, and the instant at which the next one will be.
+/// Returns the notices that are due, oldest first and so many of each user, and the instant at which the next one
+/// will be.
 pub(super) fn due(
     connection: &Connection,
     now: Time,
-    limit: u32,
+    of_each_user: u32,
 ) -> Result<(Vec<DueNotice>, Option<Time>), StoreError> {
+    // Those of one user, however many, keep no place of another's.
     let mut query = connection
         .prepare_cached(
-            "SELECT id, notice, address, count FROM outbox
-             WHERE address IS NOT NULL AND next <= ?1 ORDER BY next, id LIMIT ?2",
+            "SELECT id, notice, address, count FROM (
+                 SELECT *, row_number() OVER (
+                     PARTITION BY json_extract(notice, '$.user') ORDER BY next, id
+                 ) AS turn
+                 FROM outbox WHERE address IS NOT NULL AND next <= ?1
+             ) WHERE turn <= ?2 ORDER BY next, id",
         )
         .map_err(store_error)?;
     let rows = query
-        .query_map(params![sql(now.0), limit], |row| {
+        .query_map(params![sql(now.0), of_each_user], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })
         .map_err(store_error)?;
@@ -235,12 +241,15 @@ pub(super) fn due(
     Ok((found, next.map(instant)))
 }
 
-/// Returns the jobs that have not ended and have rules.
-pub(super) fn jobs_with_rules(
+/// Returns the jobs that hold resources and have rules: at most as many as fit on the nodes.
+pub(super) fn running_with_rules(
     connection: &Connection,
 ) -> Result<Vec<(JobId, Vec<NoticeRule>)>, StoreError> {
     let mut query = connection
-        .prepare_cached("SELECT job, body FROM notify ORDER BY job")
+        .prepare_cached(
+            "SELECT job, body FROM notify WHERE job IN (SELECT job FROM attempts WHERE ended IS NULL)
+             ORDER BY job",
+        )
         .map_err(store_error)?;
     let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(store_error)?;
     rows.map(|row| {
@@ -467,13 +476,13 @@ mod tests {
             let tried = NoticeTry { notice, result: Err("no route".to_owned()) };
             write_tries(&mut connection, now, &[tried]).unwrap();
             assert!(due_now(&connection, now).is_empty(), "it waits before the next try");
-            now = due(&connection, now, 1).unwrap().1.expect("there is a next try");
+            now = due(&connection, now, 100).unwrap().1.expect("there is a next try");
         }
         assert!((20..=30).contains(&(now.0 / 3_600_000)), "{now:?}");
         let notice = due_now(&connection, now).remove(0);
         let tried = NoticeTry { notice, result: Err("no route".to_owned()) };
         write_tries(&mut connection, now, &[tried]).unwrap();
-        assert_eq!(due(&connection, Time(u64::MAX / 4), 1).unwrap(), (Vec::new(), None));
+        assert_eq!(due(&connection, Time(u64::MAX / 4), 100).unwrap(), (Vec::new(), None));
         let told = of_job(&connection, JobId(1)).unwrap();
         let expected = NoticeState::GivenUp { tries: 11, error: "no route".to_owned() };
         assert_eq!(told[0].state, expected);
@@ -506,5 +515,35 @@ mod tests {
         let counts: Vec<u32> =
             due_now(&connection, Time(3)).iter().map(|one| one.order.notice.count).collect();
         assert_eq!(counts, [1, 1]);
+    }
+
+    #[test]
+    fn many_notices_of_one_user_keep_no_place_of_anothers() {
+        let (mut connection, of_ann) = store();
+        for mark in 0..300 {
+            write(&mut connection, &of_ann, NoticeEvent::End, Some(&mark.to_string()));
+        }
+        let mut of_bob = of_ann.clone();
+        of_bob.identity.user = "bob".into();
+        write(&mut connection, &of_bob, NoticeEvent::End, Some("bob"));
+        let (due, _) = due(&connection, Time(0), 2).unwrap();
+        let users: Vec<&str> = due.iter().map(|one| one.order.notice.user.as_str()).collect();
+        assert_eq!(users, ["ann", "ann", "bob"]);
+    }
+
+    #[test]
+    fn only_jobs_that_hold_resources_are_looked_at() {
+        let (connection, rules) = store();
+        let body = serde_json::to_string(&rules).unwrap();
+        for job in [1, 2, 3] {
+            connection.execute("INSERT INTO notify VALUES (?1, ?2)", params![job, body]).unwrap();
+        }
+        let attempt = "INSERT INTO attempts (job, element, attempt, user, queue, held_from, ended, gpu_milli, placement)
+             VALUES (?1, 0, 1, 'ann', 'q', 0, ?2, 0, '[]')";
+        connection.execute(attempt, params![1, None::<i64>]).unwrap();
+        connection.execute(attempt, params![2, Some(5)]).unwrap();
+        let jobs: Vec<u64> =
+            running_with_rules(&connection).unwrap().iter().map(|(job, _)| job.0).collect();
+        assert_eq!(jobs, [1]);
     }
 }

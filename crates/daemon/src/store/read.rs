@@ -126,24 +126,25 @@ impl HistoryReader {
         Self::open(&path.ok_or_else(|| StoreError::Io("the store has no file".to_owned()))?)
     }
 
-    /// Returns the notices that are due, oldest first, and the instant at which the next one will be.
+    /// Returns the notices that are due, oldest first and at most `of_each_user` of a user, and the instant at which
+    /// the next one will be.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub fn due_notices(
         &self,
         now: Time,
-        limit: u32,
+        of_each_user: u32,
     ) -> Result<(Vec<DueNotice>, Option<Time>), StoreError> {
-        notices::due(&self.lock(), now, limit)
+        notices::due(&self.lock(), now, of_each_user)
     }
 
-    /// Returns the jobs that have not ended and have rules of notices.
+    /// Returns the jobs that hold resources and have rules of notices.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn jobs_with_notices(&self) -> Result<Vec<(JobId, Vec<NoticeRule>)>, StoreError> {
-        notices::jobs_with_rules(&self.lock())
+    pub fn running_with_notices(&self) -> Result<Vec<(JobId, Vec<NoticeRule>)>, StoreError> {
+        notices::running_with_rules(&self.lock())
     }
 
     /// Returns the number of notices that are to be sent.

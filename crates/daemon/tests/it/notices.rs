@@ -51,7 +51,7 @@ fn orders(file: &Path) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_event_that_a_rule_names_is_sent_once() {
-    let mut site = TestSite::new(|world| world);
+    let mut site = TestSite::new(|world| world.eager());
     let file = site.dir.path().join("orders");
     site.notice_program = collects(&file);
     site.boot().await;
@@ -65,7 +65,6 @@ async fn each_event_that_a_rule_names_is_sent_once() {
     let ok = site
         .submit("{name: c, gpus: 1, run: exit 0, notify: [{mail: c@example.org, on: failure}, d@example.org]}")
         .await[0];
-    site.world.run_until_idle();
     site.reach(all, JobState::Failed).await;
     site.reach(ok, JobState::Done).await;
     let sent = all_sent(&client, all, 4).await;
@@ -124,13 +123,12 @@ async fn what_cannot_be_sent_is_tried_again_also_by_the_next_daemon() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_users_see_neither_notices_nor_addresses() {
-    let mut site = TestSite::new(|world| world);
+    let mut site = TestSite::new(|world| world.eager());
     site.mode = DaemonMode::System;
     site.notice_program = program("cat > /dev/null");
     site.boot().await;
     let text = format!("{{name: a, gpus: 1, run: exit 0, notify: {SECRET}}}");
     let job = site.submit(&text).await[0];
-    site.world.run_until_idle();
     site.reach(job, JobState::Done).await;
     let mine = all_sent(&site.client_of(ANN), job, 1).await;
     assert_eq!(mine[0].to, "hooks.example.org");

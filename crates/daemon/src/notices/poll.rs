@@ -1,4 +1,4 @@
-//! Looks at loads and times now and then, for the events that no report brings.
+//! Polls loads and times, for events that no report brings: GPUs that are idle, a time limit that is near.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,21 +7,22 @@ use muster_model::JobId;
 use muster_model::notice::NoticeEvent;
 use muster_model::unit::Time;
 use muster_model::view::IdleView;
+use muster_report::top::IDLE_BELOW_PERCENT;
 use tokio::sync::watch;
 
 use super::limit;
 use crate::clock::Clock;
 use crate::dispatch::{Handle, SiteFacts};
 use crate::failure::ApiFailure;
-use crate::idle::{IDLE_BELOW_PERCENT, IdleWatch};
+use crate::idle::IdleWatch;
 use crate::rest::GpuLoads;
 use crate::store::{HistoryReader, TimedEvent};
 
-/// Time between two looks, and so the exactness of notices about times.
+/// Time between two polls: notices about times come at most this late.
 const EVERY: Duration = Duration::from_secs(20);
 
-/// Parts that look for events.
-pub(super) struct Look {
+/// Task that polls for events.
+pub(super) struct EventPoller {
     /// Reader of the rules.
     pub(super) reader: HistoryReader,
     /// Dispatcher, which knows the jobs and writes notices.
@@ -36,21 +37,21 @@ pub(super) struct Look {
     pub(super) idle: Arc<IdleWatch>,
 }
 
-impl Look {
-    /// Repeats the look until the task is dropped.
+impl EventPoller {
+    /// Polls until the task is dropped.
     pub(super) async fn run(self) {
         loop {
             tokio::time::sleep(EVERY).await;
-            if let Err(error) = self.look().await {
-                tracing::debug!(?error, "a look at loads and times failed");
+            if let Err(error) = self.poll().await {
+                tracing::debug!(?error, "loads and times could not be polled");
             }
         }
     }
 
-    async fn look(&self) -> Result<(), ApiFailure> {
-        self.look_at_loads().await?;
+    async fn poll(&self) -> Result<(), ApiFailure> {
+        self.poll_loads().await?;
         let reader = self.reader.clone();
-        let rules = tokio::task::spawn_blocking(move || reader.jobs_with_notices())
+        let rules = tokio::task::spawn_blocking(move || reader.running_with_notices())
             .await
             .map_err(|error| ApiFailure::Internal(error.to_string()))?
             .map_err(ApiFailure::Store)?;
@@ -68,8 +69,8 @@ impl Look {
         if events.is_empty() { Ok(()) } else { self.handle.timed_events(events).await }
     }
 
-    /// Reads the loads, if there is a real GPU that may have one.
-    async fn look_at_loads(&self) -> Result<(), ApiFailure> {
+    /// Reads the loads, if there is a real GPU.
+    async fn poll_loads(&self) -> Result<(), ApiFailure> {
         let site = self.site.borrow().clone();
         let mut devices = site.nodes.iter().flat_map(|node| &node.devices);
         if devices.all(|device| device.is_virtual) {
