@@ -6,7 +6,7 @@ use std::sync::Arc;
 use muster_model::outcome::Outcome;
 use muster_model::view::JobView;
 use muster_model::{
-    AttemptId, ElementId, EvictionCause, JobId, QueueName, TaskPlacement, Time, UserName,
+    AttemptId, ElementId, EvictionCause, JobId, QueueName, Span, TaskPlacement, Time, UserName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +69,9 @@ pub enum AccountingFact {
         at: Time,
         /// Thousandths of GPUs × milliseconds that it held.
         gpu_millis: u64,
+        /// Time limit of the job.
+        #[serde(default)]
+        time_limit: Option<Span>,
         /// Nodes and devices that it held, by rank.
         placement: Arc<[TaskPlacement]>,
     },

@@ -13,6 +13,7 @@
 //! * `check/`: the checker of plans and states; the one definition of the invariants; shares no
 //!   code with `place` and `plan`
 //! * `view.rs`: views for users
+//! * `predict.rs`: run times predicted from ended jobs, for those who submit
 //!
 //! It must not read a clock or the environment, do I/O, or let the order of an unordered map reach
 //! an output: the same events give the same plans, on every machine.
@@ -29,6 +30,7 @@ mod fixture;
 mod place;
 mod plan;
 mod pool;
+mod predict;
 mod refusal;
 mod state;
 mod validate;
@@ -39,5 +41,6 @@ pub use check::Violation;
 pub use engine::{Engine, RedactingJobs, Snapshot};
 pub use fact::{AccountingFact, EngineCounts};
 pub use muster_policy::{TreeError, UsageRecord};
+pub use predict::{JobLikeness, RuntimePredictor};
 pub use refusal::{EventRefusal, RestoreError};
 pub use state::view::JobKey;

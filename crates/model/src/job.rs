@@ -34,6 +34,10 @@ pub struct JobSpec {
     /// Longest run time of one attempt, from the moment that user processes run; `None` means no
     /// limit.
     pub time_limit: Option<Span>,
+    /// Run time that planning expects of one attempt; `None` where it goes by the time limit. Set
+    /// by whoever submits for a site that plans by predictions; it ends nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_runtime: Option<Span>,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Span,
     /// Requirements on the nodes that host it.
@@ -103,6 +107,7 @@ impl JobSpec {
             priority: 0,
             groups,
             time_limit: None,
+            expected_runtime: None,
             grace: Span(0),
             constraint: NodeConstraint::default(),
             array: None,

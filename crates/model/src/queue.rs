@@ -21,6 +21,9 @@ pub struct QueueTree {
     /// Rules by which a blocked job may preempt others.
     #[serde(default)]
     pub preemption: Preemption,
+    /// Run times by which planning goes.
+    #[serde(default, skip_serializing_if = "PlannedRuntimes::is_requested")]
+    pub estimates: PlannedRuntimes,
     /// Policy that chooses among the nodes and devices on which a task fits.
     #[serde(default)]
     pub placement: PlacementPolicy,
@@ -54,6 +57,7 @@ impl QueueTree {
             half_life: Span::from_secs(7 * 86_400),
             backfill: Backfill::Easy,
             preemption: Preemption::default(),
+            estimates: PlannedRuntimes::Requested,
             placement: PlacementPolicy::Pack,
             defragment: None,
             patience: Self::default_patience(),
@@ -115,6 +119,27 @@ pub enum Backfill {
         /// Number of jobs per leaf queue; at least 1.
         depth: u32,
     },
+}
+
+/// Run times by which planning goes. Time limits end jobs in either case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlannedRuntimes {
+    /// Time limits that users request.
+    #[default]
+    Requested,
+    /// Predictions from the last jobs of each user, where there are any.
+    Predicted,
+}
+
+impl PlannedRuntimes {
+    /// All values with the names that users write.
+    pub const ALL: [(&'static str, PlannedRuntimes); 2] =
+        [("requested", PlannedRuntimes::Requested), ("predicted", PlannedRuntimes::Predicted)];
+
+    fn is_requested(&self) -> bool {
+        *self == PlannedRuntimes::Requested
+    }
 }
 
 /// Placement policy: the choice among the nodes and devices on which a task fits. The topology

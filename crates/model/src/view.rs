@@ -123,6 +123,9 @@ pub struct JobView {
     pub elastic: Option<ElasticView>,
     /// Time limit of one element; `None` means no time limit.
     pub time_limit: Option<Span>,
+    /// Run time that was predicted at the submission; `None` where planning goes by the time limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_runtime: Option<Span>,
     /// Instant of the submission.
     pub submitted: Time,
     /// Instant at which its first element first ran; `None` before that.
@@ -176,6 +179,7 @@ impl JobView {
             roles: Vec::new(),
             elastic: None,
             time_limit: None,
+            expected_runtime: None,
             submitted,
             started: None,
             ended: None,

@@ -84,6 +84,9 @@ pub fn of_pods(explanation: &Explanation, context: RenderContext) -> String {
         parts.push("starts in the next planning pass".to_owned());
     }
     parts.extend(explanation.eta.map(|eta| {
+        if eta.predicted {
+            return format!("starts {}", predicted_start(eta, context));
+        }
         let promise =
             if eta.reserved { "reserved" } else { "unless a job with precedence arrives" };
         format!("starts at {} at the latest, {promise}", clock::time(eta.start, context))
@@ -251,6 +254,12 @@ fn used_outside(used: &UsedOutside) -> String {
 }
 
 /// Describes how long the element has been first in its queue, and which GPUs are kept for it.
+/// Returns when an element starts if run times are as predicted.
+fn predicted_start(eta: Eta, context: RenderContext) -> String {
+    let start = clock::time(eta.start, context);
+    format!("about {start}, if jobs run as long as predicted from those of their users before")
+}
+
 fn patience_line(patience: &PatienceView, context: RenderContext) -> ExplanationLine {
     let for_long = context.now.since(patience.since);
     let text = match (patience.keeps_from > context.now, patience.is_kept) {
@@ -365,20 +374,20 @@ fn starts(explanation: &Explanation, context: RenderContext) -> Option<Explanati
         return Some(ExplanationLine::new("starts", says));
     }
     match explanation.eta {
-        Some(Eta { start, reserved: true }) => Some(ExplanationLine::new(
-            "starts",
-            format!(
-                "{} at the latest, reserved; backfill cannot delay it",
-                clock::time(start, context)
-            ),
-        )),
-        Some(Eta { start, reserved: false }) => Some(ExplanationLine::new(
-            "starts",
-            format!(
-                "{} at the latest, unless a job with precedence arrives",
-                clock::time(start, context)
-            ),
-        )),
+        Some(eta) => {
+            let promise = match eta {
+                Eta { predicted: true, .. } => predicted_start(eta, context),
+                Eta { start, reserved: true, .. } => {
+                    let start = clock::time(start, context);
+                    format!("{start} at the latest, reserved; backfill cannot delay it")
+                }
+                Eta { start, .. } => {
+                    let start = clock::time(start, context);
+                    format!("{start} at the latest, unless a job with precedence arrives")
+                }
+            };
+            Some(ExplanationLine::new("starts", promise))
+        }
         None if waits_for_capacity => {
             let other = if explanation.used_outside.is_empty() {
                 "out of service"
@@ -798,13 +807,24 @@ mod tests {
     #[test]
     fn an_unreserved_and_an_unknown_start_are_told_apart() {
         let unreserved = Explanation {
-            eta: Some(Eta { start: NOON + muster_model::Span::from_secs(20), reserved: false }),
+            eta: Some(Eta {
+                start: NOON + muster_model::Span::from_secs(20),
+                reserved: false,
+                predicted: false,
+            }),
             ..sample::explanation()
         };
         assert!(
             explain(&unreserved, RenderContext::plain().at(NOON))
                 .contains("unless a job with precedence arrives")
         );
+        let predicted = Explanation {
+            eta: unreserved.eta.map(|eta| Eta { reserved: true, predicted: true, ..eta }),
+            ..sample::explanation()
+        };
+        let text = explain(&predicted, RenderContext::plain().at(NOON));
+        assert!(text.contains("about 12:00:20, if jobs run as long as predicted"), "{text}");
+        assert!(!text.contains("at the latest, reserved"), "{text}");
         let unknown = Explanation { eta: None, ..sample::explanation() };
         assert!(
             explain(&unknown, RenderContext::plain().at(NOON))

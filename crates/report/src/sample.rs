@@ -241,7 +241,7 @@ pub fn explanation() -> Explanation {
                 end: HolderEnd::TimeLimit,
             },
         ],
-        eta: Some(Eta { start: after(20), reserved: true }),
+        eta: Some(Eta { start: after(20), reserved: true, predicted: false }),
         sooner: vec![JobChange::Tasks { tasks: 3 }],
         ..Explanation::blank(id(2, 0), "right".to_owned(), JobState::Pending, "default".into())
     }

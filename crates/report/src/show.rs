@@ -94,7 +94,7 @@ fn facts(detail: &JobSheet<'_>, context: RenderContext) -> Vec<(&'static str, St
                 None => count(job.tasks.into(), "task"),
             },
             requested(job),
-            job.time_limit.map_or("no time limit".to_owned(), |limit| format!("at most {limit}"))
+            lengths(job)
         ),
     ));
     facts.extend(elastic(job));
@@ -155,6 +155,16 @@ fn notices(notices: &[NoticeView], context: RenderContext) -> String {
 
 fn count_of(tries: u32) -> String {
     if tries == 1 { "1 try".to_owned() } else { format!("{tries} tries") }
+}
+
+/// Returns the time limit, and the run time that is predicted.
+fn lengths(job: &JobView) -> String {
+    let limit =
+        job.time_limit.map_or("no time limit".to_owned(), |limit| format!("at most {limit}"));
+    match job.expected_runtime {
+        Some(expected) => format!("{limit}, about {expected} predicted"),
+        None => limit,
+    }
 }
 
 /// Describes what an elastic gang holds now, and with how many tasks it resumes if it is being
@@ -519,6 +529,15 @@ mod tests {
                 "  holds      5 tasks, 5 GPUs; stops, resumes with 8 tasks"
             ]
         );
+    }
+
+    #[test]
+    fn a_predicted_run_time_stands_beside_the_limit() {
+        let mut job = sample::job(7, "bad", JobState::Pending, 2);
+        job.expected_runtime = Some(muster_model::Span::from_secs(12));
+        assert_eq!(lengths(&job), "at most 20s, about 12s predicted");
+        job.time_limit = None;
+        assert_eq!(lengths(&job), "no time limit, about 12s predicted");
     }
 
     #[test]

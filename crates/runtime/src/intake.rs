@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use muster_engine::{Engine, EventRefusal};
+use muster_engine::{Engine, EventRefusal, RuntimePredictor};
 use muster_model::unit::Time;
 use muster_model::{
     Dependency, DependencyKind, Event, JobId, JobSpec, Payload, PayloadId, UserName,
@@ -61,11 +61,13 @@ pub(crate) struct NumberedSubmission {
 }
 
 impl JobSubmission {
-    /// Assigns numbers from `first` on and validates every job. Changes nothing.
+    /// Assigns numbers from `first` on and validates every job; with a predictor, also the run times
+    /// by which they are planned. Changes nothing.
     pub(crate) fn number(
         self,
         engine: &Engine,
         first: u64,
+        predictor: Option<&RuntimePredictor>,
     ) -> Result<NumberedSubmission, RefusedInput> {
         let id = |position: usize| JobId(first + position as u64);
         let mut receipt =
@@ -75,6 +77,9 @@ impl JobSubmission {
             let job = id(position);
             let refused = |refusal| RefusedInput { draft: position, refusal: Box::new(refusal) };
             let mut spec = JobSpec { payload: PayloadId(job.0), ..draft.spec };
+            if let Some(predictor) = predictor {
+                spec.expected_runtime = predictor.predict_job(&spec);
+            }
 
             // 1. Validate without the dependencies on drafts: those jobs do not exist until all are
             //    accepted.

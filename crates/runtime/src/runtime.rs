@@ -1,7 +1,8 @@
 //! The journal protocol: owns engine and store, and releases an effect only after the decision
 //! behind it is durable. It makes no scheduling decisions.
 
-use muster_engine::{Engine, Violation};
+use muster_engine::{AccountingFact, Engine, RuntimePredictor, Violation};
+use muster_model::queue::PlannedRuntimes;
 use muster_model::unit::{Span, Time};
 use muster_model::{Effect, Event, Plan, QueueTree};
 
@@ -41,6 +42,8 @@ struct LiveState {
     last: Time,
     next_job: u64,
     records_since_snapshot: usize,
+    /// Run times of ended jobs.
+    predictor: RuntimePredictor,
     /// True once the engine has the time limit for starts.
     is_watching: bool,
 }
@@ -176,9 +179,9 @@ impl<S: Store> Runtime<S> {
     /// Returns the refusal that a step would return.
     pub fn check(&self, submission: JobSubmission) -> Result<Receipt, RefusedInput> {
         match &self.live {
-            Some(live) => {
-                submission.number(&live.engine, live.next_job).map(|numbered| numbered.receipt)
-            }
+            Some(live) => submission
+                .number(&live.engine, live.next_job, None)
+                .map(|numbered| numbered.receipt),
             None => Ok(Receipt::default()),
         }
     }
@@ -233,7 +236,7 @@ impl<S: Store> Runtime<S> {
         debug_assert_eq!(live.engine.sanity_check(), Vec::new(), "the state breaks an invariant");
 
         // 4. Make it durable, or undo it.
-        batch.facts = live.engine.take_facts();
+        batch.facts = live.take_facts();
         let effects = with_unreleased(unreleased, live.engine.take_effects());
         let changed = !batch.records.is_empty();
         if let Err(error) = self.write(&batch) {
@@ -273,7 +276,7 @@ impl<S: Store> Runtime<S> {
                 Vec::new(),
                 "the state breaks an invariant"
             );
-            batch.facts = live.engine.take_facts();
+            batch.facts = live.take_facts();
             effects = with_unreleased(effects, live.engine.take_effects());
             if let Err(error) = self.write(&batch) {
                 return Err(self.fail(error, Vec::new()).error);
@@ -341,6 +344,7 @@ impl LiveState {
                 queues: saved.queues,
                 last: saved.at,
                 next_job: saved.next_job,
+                predictor: saved.predictor,
                 records_since_snapshot: 0,
                 is_watching: false,
             },
@@ -349,6 +353,7 @@ impl LiveState {
                 queues: tree.clone(),
                 last: Time(0),
                 next_job: 1,
+                predictor: RuntimePredictor::default(),
                 records_since_snapshot: 0,
                 is_watching: false,
             },
@@ -357,8 +362,9 @@ impl LiveState {
         for (at, record) in loaded.records {
             live.fold(at, &record);
         }
+        live.predictor.learn(&live.engine.take_facts());
         // Their effects were released before, or are returned by `outstanding`.
-        drop((live.engine.take_effects(), live.engine.take_facts()));
+        drop(live.engine.take_effects());
         Ok(live)
     }
 
@@ -410,7 +416,9 @@ impl LiveState {
         if let Some(receipt) = store.receipt(&user, &key)? {
             return Ok(Ok(receipt));
         }
-        let numbered = match submission.number(&self.engine, self.next_job) {
+        let predictor =
+            (self.queues.estimates == PlannedRuntimes::Predicted).then_some(&self.predictor);
+        let numbered = match submission.number(&self.engine, self.next_job, predictor) {
             Ok(numbered) => numbered,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -442,6 +450,13 @@ impl LiveState {
         self.engine.apply(at, event);
     }
 
+    /// Returns the facts of a step; run times in them are learned.
+    fn take_facts(&mut self) -> Vec<AccountingFact> {
+        let facts = self.engine.take_facts();
+        self.predictor.learn(&facts);
+        facts
+    }
+
     fn save_when_due<S: Store>(&mut self, store: &mut S, after: usize) -> Result<(), StoreError> {
         let records = self.records_since_snapshot;
         // Counting walks all jobs, so it is checked last.
@@ -454,6 +469,7 @@ impl LiveState {
             at: self.last,
             next_job: self.next_job,
             queues: self.queues.clone(),
+            predictor: self.predictor.clone(),
             engine: self.engine.snapshot(),
         })
     }

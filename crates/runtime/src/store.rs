@@ -1,7 +1,7 @@
 //! The durable store that the runtime needs. Implementations are in the daemon (SQLite) and in
 //! tests and simulation (memory).
 
-use muster_engine::Snapshot;
+use muster_engine::{RuntimePredictor, Snapshot};
 use muster_model::unit::Time;
 use muster_model::{QueueTree, UserName};
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,9 @@ pub struct SavedState {
     pub next_job: u64,
     /// Queue tree as set last.
     pub queues: QueueTree,
+    /// Run times of ended jobs, for predictions.
+    #[serde(default)]
+    pub predictor: RuntimePredictor,
     /// State of the engine.
     pub engine: Snapshot,
 }

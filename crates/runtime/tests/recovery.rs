@@ -9,7 +9,8 @@ mod cluster;
 use std::collections::BTreeMap;
 
 use cluster::{SimBackend, at, draft, joined, submission};
-use muster_model::unit::Time;
+use muster_model::queue::PlannedRuntimes;
+use muster_model::unit::{Span, Time};
 use muster_model::{CommandTarget, Effect, Event, JobId, QueueTree};
 use muster_runtime::engine::{AccountingFact, Engine};
 use muster_runtime::{Runtime, StepInput, Store, StoreError};
@@ -406,4 +407,45 @@ fn past_events_are_applied_at_their_own_instant() {
     assert_eq!(ends.collect::<Vec<_>>(), [(at(30), 2 * 1000 * 20_000)]);
     let next = runtime.step(at(1000), Vec::new()).unwrap();
     assert!(matches!(next.effects[..], [Effect::Prepare { .. }]), "{next:?}");
+}
+
+/// Submits a job of one task and runs it for ten seconds, from `secs` on.
+fn run_for_ten_seconds<S: Store>(runtime: &mut Runtime<S>, outside: &mut SimBackend, secs: u64) {
+    let submit = submission(&format!("key-{secs}"), vec![draft("one", 1, 1, 0)]);
+    let mut effects = runtime.step(at(secs), vec![StepInput::Submission(submit)]).unwrap().effects;
+    for now in [secs, secs, secs + 10] {
+        outside.take(&effects);
+        let report = outside.report(0, false).unwrap();
+        effects = runtime.step(at(now), vec![StepInput::Event(report)]).unwrap().effects;
+    }
+    outside.take(&effects);
+}
+
+#[test]
+fn run_times_are_predicted_and_predictions_survive_a_restart() {
+    let predicted = QueueTree { estimates: PlannedRuntimes::Predicted, ..QueueTree::single() };
+    for (tree, expected) in [(&predicted, Some(Span::from_secs(10))), (&QueueTree::single(), None)]
+    {
+        let mut runtime = Runtime::open(MemStore::default(), tree.clone()).unwrap();
+        let mut outside = SimBackend::default();
+        runtime.step(at(0), vec![StepInput::Event(joined("n1", 1))]).unwrap();
+        run_for_ten_seconds(&mut runtime, &mut outside, 10);
+        run_for_ten_seconds(&mut runtime, &mut outside, 30);
+        let next = |runtime: &mut Runtime<MemStore>, secs| {
+            let submit = submission(&format!("next-{secs}"), vec![draft("next", 1, 1, 0)]);
+            let result = runtime.step(at(secs), vec![StepInput::Submission(submit)]).unwrap();
+            let job = result.answers[0].as_ref().unwrap().jobs[0].job;
+            runtime.engine().unwrap().job_spec(job).unwrap().expected_runtime
+        };
+        assert_eq!(next(&mut runtime, 50), expected);
+        // From the journal alone, and from a snapshot.
+        let mut runtime =
+            Runtime::open(runtime.into_store(), tree.clone()).unwrap().with_snapshot_after(1);
+        assert_eq!(next(&mut runtime, 51), expected);
+        for secs in 52..70 {
+            next(&mut runtime, secs);
+        }
+        let mut runtime = Runtime::open(runtime.into_store(), tree.clone()).unwrap();
+        assert_eq!(next(&mut runtime, 70), expected);
+    }
 }

@@ -88,6 +88,7 @@ pub fn check(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Resu
         // Size and duration are subject to quota and limits, which hold for all users.
         groups: _,
         time_limit: _,
+        expected_runtime: _,
         grace: _,
         constraint: _,
         array: _,

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 
 use muster_model::Time;
 use muster_model::job::Protection;
-use muster_model::queue::{Backfill, PlacementPolicy, QueueBudget, QueueSpec, QueueTree};
+use muster_model::queue::{
+    Backfill, PlacementPolicy, PlannedRuntimes, QueueBudget, QueueSpec, QueueTree,
+};
 
 use crate::cluster_writer::{comments, scalar};
 use crate::diagnostic::Diagnostics;
@@ -51,6 +53,9 @@ pub fn write_queues(tree: &QueueTree, heading: &[String]) -> Result<String, Unwr
         .find(|(_, policy)| *policy == tree.placement && *policy != PlacementPolicy::default())
     {
         let _ = writeln!(text, "placement: {name}");
+    }
+    if tree.estimates == PlannedRuntimes::Predicted {
+        text.push_str("estimates: predicted\n");
     }
     if let Some(defragment) = &tree.defragment {
         let every = span_text(defragment.every);

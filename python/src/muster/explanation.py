@@ -45,7 +45,7 @@ def explanation(response: ExplainResponse, text: str) -> Explanation:
         state=view["state"],
         reasons=view["reasons"],
         starts=None if eta is None else instant(eta["start"]),
-        is_reserved=eta is not None and eta["reserved"],
+        is_reserved=eta is not None and eta["reserved"] and not eta.get("predicted", False),
         sooner=view["sooner"],
         view=view,
     )

@@ -120,11 +120,15 @@ class JobDetail(TypedDict):
     logs: List[str]
 
 
-class Eta(TypedDict):
-    """Expected start; it cannot become later if it is `reserved`."""
-
+class _Start(TypedDict):
     reserved: bool
     start: int
+
+
+class Eta(_Start, total=False):
+    """Expected start; it cannot become later if it is `reserved` and not `predicted`."""
+
+    predicted: bool
 
 
 class ExplanationView(TypedDict):

@@ -178,7 +178,7 @@ fn every_field_without_a_counterpart_is_told() {
     let home = site();
     home.write(
         "queues.yaml",
-        "backfill: none\nplacement: best-fit\ndefragment: {gpu-hours: 1, every: 1d}\nqueues:\n  - name: a\n    quota: {h100: 8, v100: 2}\n    \
+        "backfill: none\nestimates: predicted\nplacement: best-fit\ndefragment: {gpu-hours: 1, every: 1d}\nqueues:\n  - name: a\n    quota: {h100: 8, v100: 2}\n    \
          queues: [{name: x, quota: {h100: 8}, lend: 2, priority: [0, 9], protect: 30m, limits: {pending-jobs: 3, gpus-per-user: 2}, \
          budget: {gpu-hours: 100, gpu-hours-per-user: 9, every: 30d}}]\n  - {name: b, queues: [{name: x}]}\n",
     );
@@ -187,6 +187,7 @@ fn every_field_without_a_counterpart_is_told() {
         "`backfill: none` is SchedulerType=sched/builtin",
         "`placement`",
         "`defragment`",
+        "`estimates`: Slurm plans by time limits",
         "a: its quota is only the sum of its child queues",
         "a: quota of v100, which no node has",
         "a/x: `lend: 2`",

@@ -67,7 +67,7 @@ impl SlurmScheduler {
             sooner,
             eta: view::expected_start(row)
                 .filter(|_| state == JobState::Pending)
-                .map(|start| Eta { start, reserved: false }),
+                .map(|start| Eta { start, reserved: false, predicted: false }),
             ..blank
         };
         Ok(ExplainResponse { now: now(), explanation, gang: None })

@@ -59,6 +59,7 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
         roles: parts.iter().map(|row| role(row)).collect(),
         elastic: None,
         time_limit: row.time_limit,
+        expected_runtime: None,
         submitted: rows.iter().filter_map(|row| row.submitted).min().unwrap_or_default(),
         started: started(rows, &states),
         ended: if state.is_final() { rows.iter().filter_map(|row| row.end).max() } else { None },

@@ -112,7 +112,8 @@ fn occupations<'a>(state: &'a State, now: Time, plan: &'a Plan) -> Vec<Occupatio
             && !plan.decisions.contains(&Decision::Revoke { element: one.element })
     };
     for one in pending.filter(remains) {
-        let end = one.job.record.duration().map_or(Time::NEVER, |span| now + span);
+        let planned = state.planned_duration(now, &one.job.record);
+        let end = planned.map_or(Time::NEVER, |span| now + span);
         push(one.job, one.element, (now, end), one.placement);
     }
     // 4. Starts and new pending allocations of the plan.
@@ -123,8 +124,8 @@ fn occupations<'a>(state: &'a State, now: Time, plan: &'a Plan) -> Vec<Occupatio
     });
     for (element, placement) in starts {
         let Some(job) = state.jobs.get(&element.job) else { continue };
-        let spec = &job.record.spec;
-        let end = spec.time_limit.map_or(Time::NEVER, |limit| now + limit + spec.grace);
+        let planned = state.planned_duration(now, &job.record);
+        let end = planned.map_or(Time::NEVER, |span| now + span);
         push(job, element, (now, end), placement);
     }
     occupations

@@ -15,6 +15,7 @@ mod upcoming;
 
 use std::sync::Arc;
 
+use muster_model::queue::PlannedRuntimes;
 use muster_model::view::{Eta, Explanation, JobState};
 use muster_model::{ElementId, Event, JobId, JobSpec, Reason, Time};
 
@@ -56,7 +57,7 @@ pub(crate) fn explain(
     explanation.position = Some(position);
     explanation.reasons = PendingReasons { state, outlook }.own_reasons(now, job, ordinal);
     if let Some(Reason::Preempting { by, .. }) = explanation.reasons.last() {
-        explanation.eta = Some(Eta { start: *by, reserved: true });
+        explanation.eta = Some(Eta { start: *by, reserved: true, predicted: false });
         explanation.evictions = preemption::evictions(state, now, id);
         return Some(explanation);
     }
@@ -87,6 +88,9 @@ pub(crate) fn explain(
     }
     // 2. At its place in the order.
     explain_in_order(state, outlook, now, owner, &mut explanation);
+    if let Some(eta) = &mut explanation.eta {
+        eta.predicted = state.policy.tree().estimates == PlannedRuntimes::Predicted;
+    }
     Some(explanation)
 }
 

@@ -73,7 +73,7 @@ pub(super) fn with_evictions(
     evictions.truncate(MAX_NAMED);
     Explanation {
         reasons: vec![Reason::Preempting { evicting, by }],
-        eta: Some(Eta { start: by, reserved: true }),
+        eta: Some(Eta { start: by, reserved: true, predicted: false }),
         evictions,
         not_preempted: Vec::new(),
         moves: None,

@@ -175,7 +175,7 @@ impl<'s> PlanTrial<'s> {
             let state = &mut *self.pass.state;
             state.pool.rollback(checkpoint);
             let gpus = gpus_by_model(&state.pool, &placed?);
-            candidate.requester().check(&state.policy, &gpus, duration).err()
+            candidate.requester().check(&state.policy, &gpus, candidate.limit).err()
         });
         places.next()
     }
@@ -259,7 +259,8 @@ impl<'s> PlanTrial<'s> {
         if state.policy.check_submission(leaf, spec).is_err() {
             return false;
         }
-        let candidate = Candidate { shape: Arc::clone(&shape), duration, ..candidate };
+        let candidate =
+            Candidate { shape: Arc::clone(&shape), duration, limit: duration, ..candidate };
         let Ok(tries) = self.pass.admitted_choices(&candidate, &picks) else { return false };
         let checkpoint = self.pass.state.pool.mark();
         let placed = tries.iter().any(|one| {
@@ -277,7 +278,7 @@ impl<'s> PlanTrial<'s> {
         let slot = self.slot?;
         let candidate = self.candidate.clone()?;
         match &finding.reason {
-            None => return Some(Eta { start: now, reserved: true }),
+            None => return Some(Eta { start: now, reserved: true, predicted: false }),
             Some(
                 Reason::Capacity(_)
                 | Reason::Topology(_)
@@ -309,7 +310,7 @@ impl<'s> PlanTrial<'s> {
         };
         let pool = &mut self.pass.state.pool;
         let (start, _, _) = reserve::earliest(&mut self.pass.scratch.forecast, pool, now, &wish)?;
-        Some(Eta { start, reserved })
+        Some(Eta { start, reserved, predicted: false })
     }
 
     /// Returns its latest start if its budget is refilled at `refill` and no other job uses it.
@@ -318,7 +319,7 @@ impl<'s> PlanTrial<'s> {
         let policy = &self.pass.state.policy;
         let milli = candidate.shape.milli();
         let check = |from: Time| {
-            let charge = BudgetCharge { from, length: candidate.duration };
+            let charge = BudgetCharge { from, length: candidate.limit };
             policy.check_charge(candidate.leaf, candidate.user, milli, charge)
         };
         let refused_until = |at: &Time| match check(*at) {
@@ -343,7 +344,7 @@ impl<'s> PlanTrial<'s> {
         });
         self.pass.state.pool.rollback(checkpoint);
         if fits_now {
-            return Some(Eta { start: refilled, reserved: false });
+            return Some(Eta { start: refilled, reserved: false, predicted: false });
         }
         let wish = ReservationRequest {
             element: candidate.element,
@@ -360,7 +361,7 @@ impl<'s> PlanTrial<'s> {
         let now = self.pass.now;
         let pool = &mut self.pass.state.pool;
         let (start, _, _) = reserve::earliest(&mut self.pass.scratch.forecast, pool, now, &wish)?;
-        Some(Eta { start: start.max(refilled), reserved: false })
+        Some(Eta { start: start.max(refilled), reserved: false, predicted: false })
     }
 
     /// Returns the longest duration that budgets allow for the request of the element; `None` if

@@ -83,7 +83,7 @@ pub(crate) fn conflicting_elements(
                     && place.devices.is_none_or(|devices| !task.devices.and(devices).is_empty())
             };
             if holding.shape.reservation.as_ref() != Some(&placed.reservation.name)
-                && holding.end.at(now) > beyond
+                && state.latest_end(now, holding) > beyond
                 && holding.placement.iter().any(is_on)
             {
                 found.insert(holding.element);
@@ -242,7 +242,7 @@ fn held_devices(
     let mut holders = BTreeSet::new();
     for hold in &state.pool.node(id).holds {
         let holding = state.pool.holding(hold.key);
-        if holding.end.at(now) <= beyond
+        if state.latest_end(now, holding) <= beyond
             || holding.shape.reservation.as_ref() == Some(&reservation.name)
         {
             continue;

@@ -39,8 +39,10 @@ pub(crate) struct Candidate {
     pub(crate) avoid: SmallVec<[NodeId; 1]>,
     /// Nodes on which it ran last, by name.
     pub(crate) last_nodes: SmallVec<[NodeId; 1]>,
-    /// Time limit and grace; `None` is unlimited.
+    /// Time for which planning takes it to hold resources, at most `limit`; `None` is unlimited.
     pub(crate) duration: Option<Span>,
+    /// Time limit and grace, by which limits and budgets go; `None` is unlimited.
+    pub(crate) limit: Option<Span>,
     /// Time since which it waits.
     pub(crate) waits_since: Time,
 }
@@ -56,6 +58,12 @@ pub(crate) struct NodePreferences<'a> {
 impl Candidate {
     pub(crate) fn requester(&self) -> Requester {
         Requester { leaf: self.leaf, user: self.user, own_quota_only: self.own_quota_only() }
+    }
+
+    /// Adds the time that it waits for others to end, while its places are kept.
+    pub(super) fn delay(&mut self, delay: Span) {
+        self.duration = self.duration.map(|span| span + delay);
+        self.limit = self.limit.map(|span| span + delay);
     }
 
     /// Returns true if it must not borrow, because it cannot be preempted once it runs.
@@ -113,7 +121,8 @@ impl PlanningPass<'_> {
             shape: Arc::clone(self.state.classes.shape(job.class)),
             avoid: avoid.map(|known| known.avoid.clone()).unwrap_or_default(),
             last_nodes: known.map(|known| self.last_nodes(known)).unwrap_or_default(),
-            duration: record.duration(),
+            duration: self.planned_duration(record),
+            limit: record.duration(),
             waits_since: record.waits_since(ordinal),
         }
     }
@@ -195,7 +204,7 @@ impl PlanningPass<'_> {
         choices: &'p [ModelChoice],
     ) -> Result<SmallVec<[AdmittedChoice<'p>; 1]>, Reason> {
         let requester = candidate.requester();
-        let charge = self.budget_charge(candidate.duration);
+        let charge = self.budget_charge(candidate.limit);
         let policy = &self.state.policy;
         admission::admitted_choices(policy, requester, &candidate.shape, charge, choices)
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use muster_model::{Decision, Reason};
 use muster_policy::EntrySlot;
 
+use super::by_limits::stop_expecting;
 use super::cache::classes::ClassCache;
 use super::candidate::Candidate;
 use super::defragment::defragment;
@@ -55,7 +56,7 @@ pub(super) fn consider(pass: &mut PlanningPass<'_>, slot: EntrySlot) -> EntryVer
                     pass,
                     candidate.leaf,
                     candidate.user,
-                    candidate.duration,
+                    candidate.limit,
                     cached.limit_class,
                 );
                 pass.cache.limits.insert(key, &reason);
@@ -114,16 +115,11 @@ fn start(
             None => gpus_by_model(&pass.state.pool, &placement),
         };
         debug_assert_eq!(
-            pass.state.policy.check_start(
-                candidate.leaf,
-                candidate.user,
-                &gpus,
-                candidate.duration
-            ),
+            pass.state.policy.check_start(candidate.leaf, candidate.user, &gpus, candidate.limit),
             Ok(())
         );
         pass.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
-        let charge = pass.budget_charge(candidate.duration);
+        let charge = pass.budget_charge(candidate.limit);
         let milli = candidate.shape.milli();
         pass.state.policy.queues_mut().try_charge(candidate.leaf, candidate.user, milli, charge);
         let leaf = candidate.leaf;
@@ -157,6 +153,16 @@ fn reserve(
     let lane = pass.lane(candidate.leaf, candidate.class);
     let lane_state = pass.scratch.lane_reservations.entry(lane.clone()).or_default();
     lane_state.visited += 1;
+    let is_head = lane_state.visited == 1;
+    let by_limit;
+    let candidate = if is_head && pass.is_kept_waiting(candidate) {
+        stop_expecting(pass);
+        by_limit = Candidate { duration: candidate.limit, ..candidate.clone() };
+        &by_limit
+    } else {
+        candidate
+    };
+    let lane_state = pass.scratch.lane_reservations.entry(lane.clone()).or_default();
     if lane_state.unreservable.contains(&candidate.class) {
         return false;
     }

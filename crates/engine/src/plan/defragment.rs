@@ -231,7 +231,7 @@ fn new_placement(pass: &mut PlanningPass<'_>, victim: &Victim) -> Option<Arc<[Ta
     let size =
         job.record.spec.elastic().map(|elastic| (elastic.group, elastic_tasks(run, elastic)));
     let mut candidate = pass.candidate_of(id, job, ordinal);
-    candidate.duration = candidate.duration.map(|span| span + victim.delay);
+    candidate.delay(victim.delay);
     if let Some((group, tasks)) = size {
         candidate.shape = Arc::new(candidate.shape.resized(group, tasks));
     }

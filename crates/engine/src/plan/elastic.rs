@@ -154,7 +154,7 @@ fn grow_running(pass: &mut PlanningPass<'_>, id: JobId, ordinal: u32) {
     // 2. With its own holding released on scratch: is there a larger placement?
     let mut candidate = pass.candidate_of(id, job, ordinal);
     let delay = PreemptableAttempt::eviction_delay(&spec, true);
-    candidate.duration = candidate.duration.map(|span| span + delay);
+    candidate.delay(delay);
     let key = run.key;
     let held = run.gpus.clone();
     let size = elastic_tasks(run, elastic);
@@ -189,7 +189,7 @@ pub(super) fn nominate_restart(
     let job = &pass.state.jobs[&id.job];
     let Some(ordinal) = job.record.ordinal_of(id.index) else { return };
     let mut candidate = pass.candidate_of(id.job, job, ordinal);
-    candidate.duration = candidate.duration.map(|span| span + delay);
+    candidate.delay(delay);
     let shape = match job.record.spec.elastic() {
         None => Arc::clone(&candidate.shape),
         Some(elastic) => {
@@ -212,7 +212,7 @@ fn nominate(
     let user = candidate.user;
     let element = candidate.element;
     let gpus = gpus_by_model(&pass.state.pool, &placement);
-    let charge = pass.budget_charge(candidate.duration);
+    let charge = pass.budget_charge(candidate.limit);
     let milli = shape.milli();
     pass.state.policy.try_hold(leaf, user, &gpus);
     pass.state.policy.queues_mut().try_charge(leaf, user, milli, charge);
@@ -281,7 +281,7 @@ pub(super) fn place_within_limits(
     let shape = &candidate.shape;
     let uses_scoring = pass.state.policy.tree().placement != PlacementPolicy::Pack;
     let choices = model_choices(&pass.state.pool, shape, uses_scoring);
-    let charge = pass.budget_charge(candidate.duration);
+    let charge = pass.budget_charge(candidate.limit);
     let admitted = admission::admitted_choices(
         &pass.state.policy,
         candidate.requester(),

@@ -87,7 +87,7 @@ pub(super) fn wait_as_head(
     }
     // 1. Borrowed capacity could be reclaimed from it, so none is kept for it.
     let requester = Requester { own_quota_only: true, ..candidate.requester() };
-    let charge = pass.budget_charge(candidate.duration);
+    let charge = pass.budget_charge(candidate.limit);
     let admitted = admission::admitted_choices(
         &pass.state.policy,
         requester,

@@ -18,6 +18,12 @@ use crate::state::entries::UNLIMITED;
 /// Refused entries of a user after which all of the user's classes in the leaf are judged.
 const CHECK_AFTER: u32 = 16;
 
+/// Returns true if a verdict in a leaf may depend on the time limit.
+pub(super) fn matters_how_long(pass: &PlanningPass<'_>, leaf: LeafId) -> bool {
+    let queues = pass.state.policy.queues();
+    queues.is_budgeted(leaf) || queues.limits_duration(leaf)
+}
+
 /// Returns the key for a verdict.
 pub(super) fn limit_key(
     pass: &PlanningPass<'_>,
@@ -26,9 +32,7 @@ pub(super) fn limit_key(
     duration: Option<Span>,
     limit_class: LimitClass,
 ) -> LimitKey {
-    let policy = &pass.state.policy;
-    let matters = policy.queues().is_budgeted(leaf) || policy.queues().limits_duration(leaf);
-    let duration = duration.filter(|_| matters).unwrap_or(UNLIMITED);
+    let duration = duration.filter(|_| matters_how_long(pass, leaf)).unwrap_or(UNLIMITED);
     LimitKey { leaf, user, limit_class, duration }
 }
 

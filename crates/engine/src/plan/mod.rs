@@ -9,6 +9,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod advance_reservation;
+mod by_limits;
 pub(crate) mod cache;
 mod candidate;
 mod consider;
@@ -127,6 +128,8 @@ pub(crate) struct PlanningPass<'s> {
     moves: PassMoves,
     pass_starts: PassStarts,
     head_reservations: HeadReservations,
+    /// True if planning goes by time limits, whatever run times are expected.
+    plans_by_limits: bool,
     /// Leaf that is read to its end even if none of its entries can start: `explain` asks about one
     /// of them.
     pub(crate) asked_about: Option<LeafId>,
@@ -166,6 +169,7 @@ impl<'s> PlanningPass<'s> {
             moves: PassMoves::default(),
             pass_starts: PassStarts::default(),
             head_reservations: HeadReservations::default(),
+            plans_by_limits: false,
             asked_about: None,
             decisions: Vec::new(),
             elastic_starts: Vec::new(),

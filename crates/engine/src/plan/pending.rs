@@ -43,7 +43,7 @@ pub(super) fn process_pending_allocations(pass: &mut PlanningPass<'_>) {
         let attempt = known.attempt + 1;
         let leaf = job.record.leaf;
         let user = job.user;
-        let duration = job.record.duration();
+        let duration = pass.planned_duration(&job.record);
         let shape = Arc::clone(pass.state.classes.shape(job.class));
         let until = duration.map_or(Time::NEVER, |span| pass.now + span);
         match pending_outcome(pass, element, &allocation, &shape, until) {

@@ -85,8 +85,10 @@ impl Planner {
             let retry_with = pass.pass_starts.retry_with.take();
             let only_starts = pass.decides_only_starts();
             let pool_version = pass.state.pool.version();
+            // What was planned with other ends than those of the holdings says nothing about the next pass.
+            let is_reusable = only_starts && !pass.plans_by_limits;
             let plan = pass.finish();
-            if only_starts {
+            if is_reusable {
                 self.cache.end_pass(&mut state.pool, now, &plan, pool_version);
             }
             match retry_with {

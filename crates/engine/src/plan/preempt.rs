@@ -40,6 +40,7 @@ use super::cache::classes::ClassCache;
 use super::candidate::Candidate;
 use super::elastic::nominate_restart;
 use super::eligibility::{may_try_preemption, note_failed_preemption, preemption_cause};
+use super::limited::matters_how_long;
 use super::pass_starts::defer;
 use super::pending::{PendingPlacement, hold_exactly, protect_pending};
 use super::shrink::{EvictedAttempt, GangPieces, merge_victims, shrinkable_victims, split_holding};
@@ -103,6 +104,9 @@ pub(super) fn preempt(
     }
     pass.eligibility.hold_back(candidate.leaf, waits_for);
     if candidate.avoid.is_empty() {
+        // What budgets or limits refuse by its time limit they may grant to others with a lower one.
+        let by_limit = matters_how_long(pass, candidate.leaf);
+        let duration = if by_limit { candidate.limit.unwrap_or(UNLIMITED) } else { duration };
         note_failed_preemption(pass, candidate, duration, depends_on_wait);
     }
     false
@@ -239,7 +243,7 @@ pub(super) fn commit_eviction_plan(
         pass.state.pool.shorten(victim.key, pass.now + victim.delay);
     }
     let gpus = gpus_by_model(&pass.state.pool, &eviction_plan.placement);
-    let charge = pass.budget_charge(candidate.duration);
+    let charge = pass.budget_charge(candidate.limit);
     let milli = candidate.shape.milli();
     pass.state.policy.try_hold(leaf, user, &gpus);
     pass.state.policy.queues_mut().try_charge(leaf, user, milli, charge);

@@ -117,7 +117,7 @@ fn may_restart(pass: &mut PlanningPass<'_>, id: JobId, ordinal: u32) -> bool {
     pass.state.pool.set_view(outer);
     let policy = &mut pass.state.policy;
     policy.undo_hold(candidate.leaf, candidate.user, &gpus);
-    let verdict = candidate.requester().check(policy, &gpus, candidate.duration);
+    let verdict = candidate.requester().check(policy, &gpus, candidate.limit);
     policy.try_hold(candidate.leaf, candidate.user, &gpus);
     is_valid && verdict.is_ok() && !pass.state.policy.queues().is_budgeted(candidate.leaf)
 }

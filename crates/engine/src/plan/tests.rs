@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use muster_model::job::GpuRequest;
-use muster_model::queue::{Backfill, Preemption, QueueBudget, QueueLimits};
+use muster_model::queue::{Backfill, PlannedRuntimes, Preemption, QueueBudget, QueueLimits};
 use muster_model::{
     Array, AttemptId, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree,
     Rank, Span, TaskExit, TaskReport, Time,
@@ -76,6 +76,9 @@ fn random_tree(rng: &mut PlanTestRng, is_limited: bool) -> QueueTree {
         1 => Backfill::Conservative { depth: 3 },
         _ => Backfill::Easy,
     };
+    if tree.queues.len().is_multiple_of(2) {
+        tree.estimates = PlannedRuntimes::Predicted;
+    }
     tree
 }
 
@@ -86,6 +89,11 @@ fn random_spec(rng: &mut PlanTestRng) -> JobSpec {
         ["default", "team/red", "team/red", "team/blue", "solo"][rng.below(5) as usize].into();
     spec.priority = rng.maybe(20, 2).map_or(0, |priority| priority as i32);
     spec.time_limit = rng.maybe(80, 8).map(|more| Span::from_secs(20 + 30 * more));
+    // Of some a run time is expected, with and without a limit.
+    spec.expected_runtime = match spec.time_limit {
+        Some(limit) => (limit.as_secs() % 4 == 0).then_some(Span(limit.0 / 3)),
+        None => (spec.user.as_str() == "cy").then_some(Span::from_secs(40)),
+    };
     let gpu = &mut spec.groups[0].task.gpu;
     *gpu = GpuRequest::whole([0, 1, 1, 2, 4][rng.below(5) as usize]);
     if gpu.devices > 0 {

@@ -81,7 +81,7 @@ enum Undo {
     /// With the version before.
     Retracted(HoldKey, u64),
     /// With its end and the version before.
-    Hastened(HoldKey, HoldingEnd, u64),
+    EndMoved(HoldKey, HoldingEnd, u64),
     Booked,
     /// Bookings that were dropped together.
     Unbooked(Vec<Booking>),
@@ -194,6 +194,12 @@ impl Pool {
     /// Returns all holdings, in arbitrary order.
     pub(crate) fn holdings(&self) -> impl Iterator<Item = &Holding> {
         self.holdings.iter().flatten()
+    }
+
+    /// Returns all holdings with their keys, in order of the keys.
+    pub(crate) fn holdings_by_key(&self) -> impl Iterator<Item = (HoldKey, &Holding)> {
+        let all = (0..).map(HoldKey).zip(&self.holdings);
+        all.filter_map(|(key, holding)| Some((key, holding.as_ref()?)))
     }
 
     /// Creates a holding whose tasks are granted one by one; [`Pool::close`] completes it.

@@ -49,8 +49,13 @@ impl Pool {
             HoldingEnd::At(time) => time.min(by),
             HoldingEnd::After(_) | HoldingEnd::Never => by,
         };
-        self.log.push(Undo::Hastened(key, old, self.version));
-        self.move_end(key, HoldingEnd::At(end));
+        self.move_end_on_scratch(key, HoldingEnd::At(end));
+    }
+
+    /// Moves the end of a holding, on scratch.
+    pub(crate) fn move_end_on_scratch(&mut self, key: HoldKey, end: HoldingEnd) {
+        self.log.push(Undo::EndMoved(key, self.holding(key).end, self.version));
+        self.move_end(key, end);
         self.next_version();
     }
 
@@ -188,7 +193,7 @@ impl Pool {
                     let element = holding.element;
                     self.ends.insert(end, element, key);
                 }
-                Undo::Hastened(key, end, version) => {
+                Undo::EndMoved(key, end, version) => {
                     self.move_end(key, end);
                     self.version = version;
                 }

@@ -20,6 +20,7 @@ use super::job::{
 use super::jobs::JobTable;
 use crate::fact::AccountingFact;
 use crate::pool::Pool;
+use crate::pool::ends::HoldingEnd;
 
 /// Returns the id of an attempt.
 pub(crate) fn attempt_id(job: JobId, index: u32, attempt: u32) -> AttemptId {
@@ -87,12 +88,15 @@ impl State {
         // 1. Take the resources; this ends a pending allocation.
         self.end_pending_allocation(now, id.element.job, ordinal);
         self.heads.forget(id.element.job, ordinal);
+        let Some(job) = self.jobs.get(&id.element.job) else { return false };
+        let expected = self.expected_from(now, &job.record);
         let Some(job) = self.jobs.get_mut(&id.element.job) else { return false };
         let record = &mut job.record;
         let end = record.end_from_start();
+        let planned_end = expected.map_or(end.into(), HoldingEnd::After);
         let shape = Arc::clone(self.classes.shape(job.class));
         let gpus = gpus_by_model(&self.pool, placement);
-        let key = self.pool.hold(id.element, end.into(), shape, Arc::clone(placement));
+        let key = self.pool.hold(id.element, planned_end, shape, Arc::clone(placement));
         self.policy.hold(now, record.leaf, job.user, &gpus);
         let milli = gpus.iter().map(|(_, milli)| *milli).sum();
         let charge = BudgetCharge { from: now, length: record.duration() };
@@ -115,6 +119,7 @@ impl State {
             over: 0,
             fate: None,
             end,
+            expected,
             asked: CheckpointRequests::default(),
             eviction: None,
             key,
@@ -178,6 +183,7 @@ impl State {
             running_from: run.started,
             at: now,
             gpu_millis: milli.saturating_mul(now.since(run.held_from).0),
+            time_limit: record.spec.time_limit,
             placement: Arc::clone(&run.placement),
         });
         self.effects.push(Effect::Forget { id: attempt });

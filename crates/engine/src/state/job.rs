@@ -142,6 +142,10 @@ pub(crate) struct Run {
     pub(crate) fate: Option<AttemptFate>,
     /// Latest end of the attempt.
     pub(crate) end: RunEnd,
+    /// Time for which it is expected to hold resources once its processes run; `None` if planning
+    /// goes by `end`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expected: Option<Span>,
     /// Checkpoint requests to the attempt.
     #[serde(default)]
     pub(crate) asked: CheckpointRequests,
@@ -371,6 +375,19 @@ impl JobRecord {
     /// without a limit.
     pub(crate) fn duration(&self) -> Option<Span> {
         self.spec.time_limit.map(|limit| limit + self.spec.grace)
+    }
+
+    /// Returns the time for which planning expects an element to hold resources, at most its
+    /// [`JobRecord::duration`]; `None` if nothing is expected, or not less.
+    pub(crate) fn expected_duration(&self) -> Option<Span> {
+        self.spec
+            .expected_runtime
+            .filter(|expected| self.duration().is_none_or(|limit| *expected < limit))
+    }
+
+    /// Returns the shortest time for which planning may take an element to hold resources.
+    pub(crate) fn shortest_duration(&self) -> Option<Span> {
+        self.expected_duration().or_else(|| self.duration())
     }
 
     /// Returns the time of an element's submission, or of the end of its last attempt.

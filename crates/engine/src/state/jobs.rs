@@ -7,7 +7,7 @@ use std::ops::Index;
 use muster_model::{ElementId, JobId};
 use rustc_hash::FxHashMap;
 
-use super::job::{Element, Job};
+use super::job::{Element, Job, Run};
 
 /// Removed job numbers that the order may contain before it is compacted.
 const FEW: usize = 64;
@@ -39,6 +39,11 @@ impl JobTable {
     pub(crate) fn element(&self, id: ElementId) -> Option<&Element> {
         let record = &self.get(&id.job)?.record;
         record.elements.get(&record.ordinal_of(id.index)?).map(Box::as_ref)
+    }
+
+    /// Returns the current or last attempt of an element.
+    pub(super) fn run(&self, id: JobId, ordinal: u32) -> Option<&Run> {
+        self.get(&id)?.record.elements.get(&ordinal)?.run.as_ref()
     }
 
     pub(super) fn element_mut(&mut self, id: JobId, ordinal: u32) -> Option<&mut Element> {

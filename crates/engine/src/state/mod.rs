@@ -10,6 +10,7 @@ pub(crate) mod cluster;
 pub(crate) mod dependencies;
 pub(crate) mod element_record;
 pub(crate) mod entries;
+pub(crate) mod expected_ends;
 pub(crate) mod hold;
 pub(crate) mod job;
 pub(crate) mod jobs;
@@ -40,6 +41,7 @@ use crate::pool::shape::Shape;
 use advance_reservation::AdvanceReservations;
 use dependencies::Dependencies;
 use entries::{Entries, EntryOwner, EntryRank, EntryStanding};
+use expected_ends::ExpectedEnds;
 use hold::HoldChange;
 use job::{Job, JobRecord, Phase};
 use jobs::JobTable;
@@ -65,6 +67,7 @@ pub(crate) struct State {
     pub(crate) entries: Entries,
     pub(crate) start_waits: StartWaits,
     pub(crate) pending_allocations: PendingAllocations,
+    pub(crate) expected_ends: ExpectedEnds,
     pub(crate) heads: QueueHeads,
     pub(crate) preemptable: PreemptableIndex,
     /// GPU time spent on moving jobs for defragmentation.
@@ -93,6 +96,7 @@ impl State {
             entries: Entries::default(),
             start_waits: StartWaits::default(),
             pending_allocations: PendingAllocations::default(),
+            expected_ends: ExpectedEnds::default(),
             heads: QueueHeads::default(),
             preemptable: PreemptableIndex::default(),
             move_budget: MoveBudget::default(),
@@ -369,7 +373,7 @@ pub(crate) fn rank_of(job: &Job, ordinal: Option<u32>) -> EntryRank {
         user: job.user,
         priority: job.record.spec.order_of(ordinal.unwrap_or(0)),
         class: job.class,
-        duration: job.record.duration().unwrap_or(entries::UNLIMITED),
+        duration: job.record.shortest_duration().unwrap_or(entries::UNLIMITED),
     }
 }
 

@@ -211,6 +211,7 @@ fn attempt(run: &mut Run, names: &mut Redaction) {
         running: _,
         over: _,
         end: _,
+        expected: _,
         asked: _,
         eviction: _,
         key: _,

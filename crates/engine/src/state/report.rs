@@ -82,11 +82,11 @@ impl State {
         }
         // 2. All running: the time limit counts from here.
         let mut is_news = false;
-        if run.stage == RunStage::Going && run.running == tasks {
+        let begins = run.stage == RunStage::Going && run.running == tasks;
+        if begins {
             run.stage = RunStage::Running;
             run.started = Some(now);
             run.end = end_of_run(now, duration);
-            self.pool.set_end(run.key, run.end.into());
             self.facts.record(|| AccountingFact::Running { id: attempt, at: now });
             is_news = !element.begun;
             record.begun += u32::from(!element.begun);
@@ -97,6 +97,9 @@ impl State {
         let is_over = run.over == tasks;
         let fate = run.fate.clone();
         let is_stopping = matches!(run.stage, RunStage::Stopping(_));
+        if begins {
+            self.update_planned_end(now, id, ordinal);
+        }
         if is_news {
             self.dependencies.mark_changed(id);
         }

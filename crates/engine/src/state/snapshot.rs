@@ -154,6 +154,7 @@ impl State {
         self.dependencies.register(id, &record.waits_for);
         self.jobs.insert(id, Box::new(Job { record, user, class, waits_in: None }));
         for ordinal in known {
+            self.update_planned_end(Time(0), id, ordinal);
             self.start_waits.update(&mut self.jobs, id, ordinal);
             self.preemptable.update(&self.jobs, id, ordinal);
             self.pending_allocations.restore_deadline(&self.jobs, id, ordinal);

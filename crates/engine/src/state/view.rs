@@ -67,6 +67,7 @@ pub(crate) fn job_view(state: &State, now: Time, id: JobId, job: &Job) -> JobVie
         roles: spec.groups.iter().map(role_view).collect(),
         elastic: elastic(spec),
         time_limit: spec.time_limit,
+        expected_runtime: spec.expected_runtime,
         submitted: record.submitted,
         started: record.started,
         ended: is_over.then(|| last_end(record)).flatten(),

@@ -4,20 +4,23 @@
 use std::collections::BTreeMap;
 
 use muster_engine::Engine;
-use muster_model::queue::Backfill;
-use muster_model::{ElementId, Event, JobId, Observation, QueueTree, Span, TaskExit, Time};
+use muster_model::queue::{Backfill, PlannedRuntimes};
+use muster_model::{
+    ElementId, Event, JobId, JobSpec, Observation, QueueTree, Span, TaskExit, Time,
+};
 use proptest::prelude::*;
 
 use crate::cluster::{job, node_of, task_event};
 use crate::random::TestRng;
 
-/// Rigid job with a width, a time limit and an actual run time.
+/// Rigid job with a width, a time limit, an actual run time, and the run time that planning expects.
 #[derive(Clone, Copy, Debug)]
 struct Rigid {
     arrives: u64,
     width: u32,
     limit: u64,
     runtime: u64,
+    expected: u64,
 }
 
 /// Returns a random workload in milliseconds, in whole seconds, with frequent ties.
@@ -29,9 +32,25 @@ fn workload(rng: &mut TestRng, jobs: usize, width: u32) -> Vec<Rigid> {
             let limit = 1_000 * (1 + rng.below(60));
             let early = if rng.chance(30) { limit } else { 1_000 * (1 + rng.below(limit / 1_000)) };
             let wide = if rng.chance(20) { width } else { width / 3 };
-            Rigid { arrives, width: 1 + rng.below(u64::from(wide)) as u32, limit, runtime: early }
+            let width = 1 + rng.below(u64::from(wide)) as u32;
+            Rigid { arrives, width, limit, runtime: early, expected: limit }
         })
         .collect()
+}
+
+/// Returns the same jobs, of which any run time up to the limit is expected: often less than they run.
+fn with_expectations(rng: &mut TestRng, jobs: &[Rigid]) -> Vec<Rigid> {
+    let any = |job: &Rigid| Rigid { expected: 1_000 * (1 + rng.below(job.limit / 1_000)), ..*job };
+    jobs.iter().map(any).collect()
+}
+
+impl Rigid {
+    /// Returns the end that is promised of a job that started then: after the expected run time, or, once
+    /// it has run longer, at the limit. Limits are shorter than the minute that is added first.
+    fn promised_end(self, start: u64, now: u64) -> u64 {
+        let end = start + self.expected;
+        if end > now { end } else { start + self.limit }
+    }
 }
 
 /// Scheduling discipline of the reference.
@@ -146,9 +165,11 @@ fn oracle(jobs: &[Rigid], width: u32, discipline: &dyn Discipline) -> Vec<u64> {
             next += 1;
         }
         let held: u32 = running.iter().map(|at| jobs[*at].width).sum();
-        let promised: Vec<(u64, u32)> =
-            running.iter().map(|at| (starts[*at] + jobs[*at].limit, jobs[*at].width)).collect();
-        let queue: Vec<Rigid> = waiting.iter().map(|at| jobs[*at]).collect();
+        let promised =
+            running.iter().map(|at| (jobs[*at].promised_end(starts[*at], now), jobs[*at].width));
+        let promised: Vec<(u64, u32)> = promised.collect();
+        let planned = |at: &usize| Rigid { limit: jobs[*at].expected, ..jobs[*at] };
+        let queue: Vec<Rigid> = waiting.iter().map(planned).collect();
         let chosen = discipline.starts(now, width - held, &promised, &queue);
         for at in chosen.iter().rev() {
             let index = waiting.remove(*at);
@@ -173,6 +194,7 @@ enum Machine {
 fn engine(jobs: &[Rigid], width: u32, backfill: Backfill, machine: Machine) -> Vec<u64> {
     let mut tree = QueueTree::single();
     tree.backfill = backfill;
+    tree.estimates = PlannedRuntimes::Predicted;
     let mut engine = Engine::new(tree).unwrap();
     let gpus = if machine == Machine::Cpus { 0 } else { width as usize };
     let cpus = if machine == Machine::Cpus { width } else { 1 };
@@ -215,13 +237,17 @@ fn engine(jobs: &[Rigid], width: u32, backfill: Backfill, machine: Machine) -> V
     }
 }
 
-fn spec(rigid: Rigid, machine: Machine) -> muster_model::JobSpec {
+fn spec(rigid: Rigid, machine: Machine) -> JobSpec {
     let ask = match machine {
         Machine::Cpus => job("rigid").cpus(rigid.width),
         Machine::Gpus => job("rigid").gpus(rigid.width),
         Machine::Tasks => job("rigid").tasks(rigid.width).gpus(1),
     };
-    ask.with(|spec| spec.time_limit = Some(Span(rigid.limit))).spec
+    let terms = |spec: &mut JobSpec| {
+        spec.time_limit = Some(Span(rigid.limit));
+        spec.expected_runtime = Some(Span(rigid.expected));
+    };
+    ask.with(terms).spec
 }
 
 fn report(engine: &mut Engine, now: u64, at: usize, what: Observation) {
@@ -236,8 +262,18 @@ fn compare(seed: u64, backfill: Backfill, discipline: &dyn Discipline, machine: 
     let mut rng = TestRng::new(seed);
     let width = 4 + rng.below(28) as u32;
     let jobs = workload(&mut rng, 60, width);
-    let expected = oracle(&jobs, width, discipline);
-    assert_eq!(engine(&jobs, width, backfill, machine), expected, "width {width}, {jobs:?}");
+    compare_jobs(&jobs, width, backfill, discipline, machine);
+}
+
+fn compare_jobs(
+    jobs: &[Rigid],
+    width: u32,
+    backfill: Backfill,
+    discipline: &dyn Discipline,
+    machine: Machine,
+) {
+    let expected = oracle(jobs, width, discipline);
+    assert_eq!(engine(jobs, width, backfill, machine), expected, "width {width}, {jobs:?}");
 }
 
 proptest! {
@@ -248,6 +284,19 @@ proptest! {
         for machine in [Machine::Cpus, Machine::Gpus, Machine::Tasks] {
             compare(seed, Backfill::Easy, &Easy, machine);
         }
+    }
+
+    #[test]
+    fn by_expected_run_times_they_equal_the_textbook_too(seed in any::<u64>()) {
+        let mut rng = TestRng::new(seed);
+        let width = 4 + rng.below(28) as u32;
+        let jobs = workload(&mut rng, 60, width);
+        let jobs = with_expectations(&mut rng, &jobs);
+        for machine in [Machine::Cpus, Machine::Gpus, Machine::Tasks] {
+            compare_jobs(&jobs, width, Backfill::Easy, &Easy, machine);
+        }
+        let conservative = Backfill::Conservative { depth: 1_000 };
+        compare_jobs(&jobs, width, conservative, &Conservative, Machine::Cpus);
     }
 
     #[test]
@@ -293,7 +342,8 @@ fn the_oracles_differ_from_each_other() {
 fn short_jobs_far_behind_in_a_long_queue_are_backfilled() {
     // Behind the first waiting job, far more jobs than are examined one by one are too long for the
     // free capacity; then follow some that are as wide and short enough.
-    let rigid = |arrives, width, limit| Rigid { arrives, width, limit, runtime: limit };
+    let rigid =
+        |arrives, width, limit| Rigid { arrives, width, limit, runtime: limit, expected: limit };
     let mut jobs = vec![rigid(1_000, 9, 100_000), rigid(2_000, 10, 100_000)];
     jobs.extend((0..100).map(|_| rigid(3_000, 1, 1_000_000)));
     jobs.extend([rigid(4_000, 1, 50_000), rigid(5_000, 1, 20_000), rigid(6_000, 1, 25_000)]);

@@ -32,7 +32,10 @@ fn explain_shows_missing_capacity_its_holders_and_helpful_changes() {
     let [Reason::Capacity(gap)] = &found.reasons[..] else { panic!("{:?}", found.reasons) };
     assert_eq!((gap.tasks_needed, gap.tasks_placeable), (5, 1));
     assert_eq!((gap.gpus_free, gap.gpus_total), (GpuMilli(1000), GpuMilli(8000)));
-    assert_eq!(found.eta, Some(Eta { start: cluster.now + span("20s"), reserved: true }));
+    assert_eq!(
+        found.eta,
+        Some(Eta { start: cluster.now + span("20s"), reserved: true, predicted: false })
+    );
     let holders: Vec<_> =
         found.holders.iter().map(|one| (one.name.as_str(), one.gpus.0 / 1000)).collect();
     assert_eq!(holders, [("sweep", 1), ("sweep", 1), ("left", 5)]);
@@ -80,7 +83,10 @@ fn explain_shows_the_time_limit_that_fits_before_a_reservation() {
     let fits_if_shorter_than = Some(span("18s"));
     assert_eq!(found.reasons, [Reason::Reserved { element: right, start, fits_if_shorter_than }]);
     assert_eq!(found.sooner, [JobChange::TimeLimit { limit: span("18s") }]);
-    assert_eq!(found.eta, Some(Eta { start: start + span("20s"), reserved: false }));
+    assert_eq!(
+        found.eta,
+        Some(Eta { start: start + span("20s"), reserved: false, predicted: false })
+    );
 }
 
 #[test]
@@ -171,10 +177,16 @@ fn a_dry_run_explains_a_job_and_changes_nothing() {
     assert_eq!((starts.reasons.len(), starts.eta.map(|eta| eta.start)), (0, Some(Time(1_000_000))));
     let waits = dry(job("large").gpus(8).limit("1s"));
     assert!(matches!(&waits.reasons[..], [Reason::Capacity(_)]));
-    assert_eq!(waits.eta, Some(Eta { start: Time(1_000_000) + span("40s"), reserved: false }));
+    assert_eq!(
+        waits.eta,
+        Some(Eta { start: Time(1_000_000) + span("40s"), reserved: false, predicted: false })
+    );
     // A user without usage goes first.
     let fair = dry(job("large").gpus(8).limit("1s").user("stranger"));
-    assert_eq!(fair.eta, Some(Eta { start: Time(1_000_000) + span("20s"), reserved: true }));
+    assert_eq!(
+        fair.eta,
+        Some(Eta { start: Time(1_000_000) + span("20s"), reserved: true, predicted: false })
+    );
     let never = dry(job("huge").gpus(9));
     assert!(matches!(&never.reasons[..], [Reason::NeverFits(_)]));
     assert_eq!(text(&cluster.engine.snapshot()), before);
@@ -326,7 +338,7 @@ fn an_eta_holds_when_all_jobs_use_their_whole_time_limit() {
     }
     cluster.submit(job("big").tasks(2).gpus(4).limit("10s"));
     let eta = cluster.engine.explain(cluster.now, cluster.element("big", 0)).unwrap().eta.unwrap();
-    assert_eq!(eta, Eta { start: cluster.now + span("50s"), reserved: true });
+    assert_eq!(eta, Eta { start: cluster.now + span("50s"), reserved: true, predicted: false });
     for (name, wait) in [("a", 10_000), ("b", 20_000), ("c", 20_000)] {
         cluster.now = cluster.now + Span(wait);
         cluster.exit(name, 0);

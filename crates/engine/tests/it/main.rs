@@ -11,6 +11,7 @@ mod drain;
 mod easy;
 mod elastic;
 mod evicted;
+mod expected;
 mod explain;
 mod life;
 mod patience;

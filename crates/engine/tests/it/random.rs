@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use muster_engine::Engine;
 use muster_model::job::{AfterCheckpoint, CheckpointBy, DependencyKind, GpuRequest, Resources};
-use muster_model::queue::{Backfill, Defragment, PlacementPolicy, QueueBudget, QueueLimits};
+use muster_model::queue::{
+    Backfill, Defragment, PlacementPolicy, PlannedRuntimes, QueueBudget, QueueLimits,
+};
 use muster_model::{
     Array, Bytes, Checkpoint, CommandTarget, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event,
     Foreign, GpuMilli, GpuModel, JobId, JobSpec, NodeSpec, Observation, Preemption, QueueSpec,
@@ -107,6 +109,9 @@ pub fn random_tree(rng: &mut TestRng) -> QueueTree {
     tree.half_life = Span::from_secs(600);
     tree.preemption = Preemption::OFF;
     tree.patience = rng.chance(80).then(|| Span::from_secs(rng.below(20)));
+    if tree.patience.is_none_or(|patience| patience.as_secs() % 2 == 0) {
+        tree.estimates = PlannedRuntimes::Predicted;
+    }
     if rng.chance(70) {
         let mut team = QueueSpec::named("team");
         team.queues = vec![leaf(rng, "red"), leaf(rng, "blue")];
@@ -170,6 +175,11 @@ pub fn random_job(rng: &mut TestRng, tree: &QueueTree, now: Time, next: JobId) -
     spec.queue = (*rng.pick(&leaves(tree))).into();
     spec.priority = *rng.pick(&[0, 0, 0, 5]);
     spec.time_limit = rng.chance(80).then(|| Span::from_secs(1 + rng.below(60)));
+    // Of a third of the jobs a run time is expected, of some without a limit.
+    spec.expected_runtime = match spec.time_limit {
+        Some(limit) => (limit.as_secs() % 3 == 0).then_some(Span(limit.0 / 4 + 1)),
+        None => (spec.user.as_str() == "cy").then_some(Span::from_secs(20)),
+    };
     spec.grace = Span(*rng.pick(&[0, 500]));
     if rng.chance(15) {
         let last = rng.below(100) as u32;

@@ -73,6 +73,8 @@ pub enum TimeLimits {
     Requested,
     /// True run times, which no user knows in advance.
     Actual,
+    /// Limits that the users requested; the engine plans by predictions from earlier jobs.
+    Predicted,
     /// Random limits: one to five times the run time.
     Noisy,
 }

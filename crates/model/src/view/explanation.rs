@@ -270,10 +270,14 @@ pub struct ReservedCapacity {
 /// Expected start of a pending element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Eta {
-    /// Latest start, if every running job uses its whole time limit.
+    /// Latest start, if every running job uses its whole time limit; or, if `predicted`, the start
+    /// if every job runs as long as expected.
     pub start: Time,
     /// True when a reservation protects the start from backfill: no later job can delay it.
     pub reserved: bool,
+    /// True where planning goes by predicted run times: a job that runs longer delays the start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub predicted: bool,
 }
 
 /// Element that is being evicted for the pending element.

@@ -13,8 +13,8 @@ pub fn caveat(comparison: &FleetComparison) -> Option<String> {
     let differ = "schedulers that plan by limits can differ several times less, or in the opposite direction, with the limits \
                   that users set";
     match limits {
-        TimeLimits::Requested if *without_limit == 0 => None,
-        TimeLimits::Requested => {
+        TimeLimits::Requested | TimeLimits::Predicted if *without_limit == 0 => None,
+        TimeLimits::Requested | TimeLimits::Predicted => {
             let share = percent(*without_limit as f64 / (*jobs).max(1) as f64);
             let without = grouped(*without_limit);
             let all = grouped_count(*jobs, "job");

@@ -182,6 +182,7 @@ mod tests {
             priority: 0,
             fewest_nodes: 1,
             recorded_start: None,
+            predicted_by: None,
         };
         let check = |jobs: &[FleetJob], days, hours: (u64, u64)| {
             let (from, until) = counted(jobs, &site, days);

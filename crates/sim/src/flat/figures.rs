@@ -104,6 +104,7 @@ mod tests {
             runtime: Span(runtime),
             estimate: Span(runtime),
             width: 3,
+            predicted_by: None,
         };
         let jobs = [job("a,\"b\"", 1000, 2500), job("waits", 2000, 1), job("c", 61_000, 3000)];
         let ran = |start, end| Some(RunInterval { start: Time(start), end: Time(end) });

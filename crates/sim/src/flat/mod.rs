@@ -10,7 +10,7 @@ mod scheduler;
 
 use std::sync::Arc;
 
-use muster_model::{Span, Time};
+use muster_model::{Span, Time, UserName};
 use muster_spec::TraceJob;
 
 use crate::arrivals;
@@ -25,6 +25,9 @@ pub enum Estimates {
     Requested,
     /// The true runtime of the job.
     Actual,
+    /// A prediction from the user's earlier jobs, for schedulers that can; the user's time limit
+    /// stays the end.
+    Predicted,
 }
 
 /// A job on a flat pool.
@@ -40,6 +43,8 @@ pub struct FlatJob {
     pub estimate: Span,
     /// Number of processors or GPUs.
     pub width: u32,
+    /// User whose earlier jobs predict its runtime; `None` if the estimate is all that is known.
+    pub predicted_by: Option<UserName>,
 }
 
 /// Interval in which a job ran.
@@ -78,7 +83,7 @@ impl FlatLoad {
                 continue;
             };
             let estimate = match estimates {
-                Estimates::Requested => job.requested.unwrap_or(runtime),
+                Estimates::Requested | Estimates::Predicted => job.requested.unwrap_or(runtime),
                 Estimates::Actual => runtime,
             };
             load.jobs.push(FlatJob {
@@ -87,6 +92,8 @@ impl FlatLoad {
                 runtime: runtime.min(estimate),
                 estimate,
                 width,
+                predicted_by: (estimates == Estimates::Predicted)
+                    .then(|| UserName(job.user.clone().unwrap_or_else(|| "all".into()))),
             });
         }
         load.jobs.sort_by_key(|job| job.submit);

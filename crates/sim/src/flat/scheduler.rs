@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::job::Resources;
-use muster_model::queue::{Backfill, Preemption};
+use muster_model::queue::{Backfill, PlannedRuntimes, Preemption};
 use muster_model::{Bytes, CpuMilli, NodeSpec, QueueName, QueueTree, UserName};
 
 use super::{FlatJob, RunInterval};
@@ -83,7 +83,11 @@ impl FlatScheduler {
             }
             FlatScheduler::Srtf => return Ok(FlatRun::Model(textbook::srtf(procs, jobs))),
         };
-        let tree = QueueTree { backfill, preemption: Preemption::OFF, ..QueueTree::single() };
+        let is_predicted = jobs.iter().any(|job| job.predicted_by.is_some());
+        let estimates =
+            if is_predicted { PlannedRuntimes::Predicted } else { PlannedRuntimes::Requested };
+        let tree =
+            QueueTree { backfill, estimates, preemption: Preemption::OFF, ..QueueTree::single() };
         let site = FleetSite { nodes: vec![node(procs)], levels: Vec::new(), tree };
         let in_turn = |_: &FlatJob| 0;
         let jobs = match self {
@@ -149,6 +153,7 @@ fn fleet_jobs(jobs: &[FlatJob], priority: impl Fn(&FlatJob) -> i32) -> Vec<Fleet
         priority: priority(job),
         fewest_nodes: 1,
         recorded_start: None,
+        predicted_by: job.predicted_by.clone(),
     };
     jobs.iter().map(fleet_job).collect()
 }

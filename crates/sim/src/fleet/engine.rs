@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_engine::{Engine, EventRefusal};
+use muster_engine::{Engine, EventRefusal, JobLikeness, RuntimePredictor};
 use muster_model::job::{AfterCheckpoint, Checkpoint, CheckpointBy, Restart};
 use muster_model::{
     AttemptId, DeviceSet, Effect, Event, Foreign, JobId, JobSpec, NodeConstraint, NodeId, NodeSpec,
@@ -32,6 +32,8 @@ pub struct EngineScheduler {
     attempts: Vec<Option<AttemptId>>,
     /// Attempts with a stop order, and when their processes have ended.
     stopping: BTreeSet<(Time, AttemptId)>,
+    /// Predictions, for jobs that ask for them.
+    predictor: RuntimePredictor,
     /// Rejected jobs with the reasons.
     refused: BTreeMap<JobNo, Reason>,
 }
@@ -62,6 +64,7 @@ impl EngineScheduler {
             now: Time(0),
             attempts: Vec::new(),
             stopping: BTreeSet::new(),
+            predictor: RuntimePredictor::default(),
             refused: BTreeMap::new(),
         })
     }
@@ -90,6 +93,10 @@ impl EngineScheduler {
             groups: vec![group],
             priority: job.priority,
             time_limit: job.estimate,
+            expected_runtime: job
+                .predicted_by
+                .as_ref()
+                .and_then(|user| self.predictor.predict(user, likeness(job))),
             checkpoint: saves_when_told.then_some(checkpoint),
             constraint: NodeConstraint { topology, ..NodeConstraint::default() },
             ..self.plain.clone()
@@ -207,6 +214,10 @@ impl Scheduler for EngineScheduler {
     }
 
     fn ended(&mut self, cluster: &ClusterState, job: JobNo) {
+        let ended = cluster.job(job);
+        if let Some(user) = &ended.predicted_by {
+            self.predictor.observe(user, likeness(ended), ended.runtime);
+        }
         if let Some(id) = self.attempts[job.at()] {
             self.report(
                 id,
@@ -279,6 +290,13 @@ impl Scheduler for EngineScheduler {
             muster_report::reason::short(&reason, RenderContext::plain().at(self.now))
         })
     }
+}
+
+/// Returns the properties by which similar jobs are found.
+fn likeness(job: &FleetJob) -> JobLikeness {
+    let task = u64::from(job.task.gpu.milli().0);
+    let task = if task > 0 { task } else { u64::from(job.task.cpus.0) };
+    JobLikeness { limit: job.estimate, width_milli: u64::from(job.tasks) * task }
 }
 
 /// Returns the job's number here; the engine counts from 1.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
+use muster_model::queue::PlannedRuntimes;
 use muster_model::{Bytes, CpuMilli, QueueName, Span, Time, UserName};
 use muster_spec::TraceJob;
 
@@ -52,6 +53,8 @@ pub struct FleetJob {
     pub priority: i32,
     /// Fewest nodes that could host it in the idle cluster.
     pub fewest_nodes: u32,
+    /// User whose earlier jobs predict its runtime; `None` if schedulers know the estimate only.
+    pub predicted_by: Option<UserName>,
     /// Start that the trace recorded; `None` if it did not.
     pub recorded_start: Option<Time>,
 }
@@ -184,10 +187,13 @@ impl<'s> Loading<'s> {
         let queue = job.queue.as_deref().and_then(|queue| self.leaves.get(queue));
         self.load.strangers += u64::from(job.queue.is_some() && queue.is_none());
         let estimate = match self.estimates {
-            Estimates::Requested => job.requested,
+            Estimates::Requested | Estimates::Predicted => job.requested,
             Estimates::Actual => Some(runtime),
         };
         let user = job.user.as_ref().or(job.queue.as_ref());
+        let user =
+            user.map_or_else(|| self.default_user.clone(), |user| UserName(Arc::clone(user)));
+        let is_predicted = self.site.tree.estimates == PlannedRuntimes::Predicted;
         self.jobs.push(FleetJob {
             id: Arc::clone(&job.id),
             submit: job.submit,
@@ -196,7 +202,8 @@ impl<'s> Loading<'s> {
             tasks,
             asked_milli: task.gpu.milli().0,
             task,
-            user: user.map_or_else(|| self.default_user.clone(), |user| UserName(Arc::clone(user))),
+            predicted_by: is_predicted.then(|| user.clone()),
+            user,
             queue: queue.unwrap_or(&self.site.tree.default_queue).clone(),
             priority: job.priority,
             fewest_nodes,

@@ -43,6 +43,7 @@ pub(crate) fn gang(id: &str, submit_secs: u64, tasks: u32, runtime_secs: u64) ->
         priority: 0,
         fewest_nodes: 1,
         recorded_start: None,
+        predicted_by: None,
     }
 }
 

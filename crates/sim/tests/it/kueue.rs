@@ -50,6 +50,7 @@ fn jobs(text: &str) -> Vec<FleetJob> {
             priority: words[6].parse().unwrap(),
             fewest_nodes: 1,
             recorded_start: None,
+            predicted_by: None,
         }
     };
     text.trim().lines().enumerate().map(job).collect()

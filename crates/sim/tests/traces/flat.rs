@@ -22,6 +22,7 @@ fn load(text: &str) -> Vec<FlatJob> {
             runtime: Span::from_secs(runtime),
             estimate: Span::from_secs(estimate),
             width: width as u32,
+            predicted_by: None,
         }
     };
     text.lines().enumerate().map(job).collect()
@@ -90,6 +91,7 @@ fn jobs() -> impl Strategy<Value = Vec<FlatJob>> {
                 runtime: Span::from_secs(runtime),
                 estimate: Span::from_secs((runtime + slack).max(1)),
                 width,
+                predicted_by: None,
             })
             .collect();
         jobs.sort_by_key(|job| job.submit);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::job::Protection;
-use muster_model::queue::{Backfill, PlacementPolicy};
+use muster_model::queue::{Backfill, PlacementPolicy, PlannedRuntimes};
 use muster_model::{GpuModel, QueueSpec, Span};
 
 use super::qos::{GeneratedQos, TresLimits};
@@ -391,6 +391,9 @@ impl GeneratedAccounting {
                     "`placement`: Slurm fills nodes in its own order, as with `pack`".to_owned(),
                 );
             }
+        }
+        if tree.estimates == PlannedRuntimes::Predicted {
+            self.lost.push("`estimates`: Slurm plans by time limits".to_owned());
         }
         if tree.defragment.is_some() {
             self.lost.push("`defragment`: Slurm does not move jobs".to_owned());

@@ -74,6 +74,8 @@ pub(super) fn check(
         priority: job.priority.as_ref().map_or(0, |priority| priority.value.0 as i32),
         groups,
         time_limit,
+        // Whoever submits to a site that predicts run times sets it.
+        expected_runtime: None,
         grace: ending.grace,
         constraint,
         array: points.or_else(|| job.array.as_ref().map(|array| array.value.0.clone())),

@@ -1,6 +1,6 @@
 //! The fields of a queue file. Their combinations are checked in the parent module.
 
-use muster_model::queue::PlacementPolicy;
+use muster_model::queue::{PlacementPolicy, PlannedRuntimes};
 use muster_model::{Preemption, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
@@ -26,6 +26,9 @@ document! {
         /// borrow), `priority` (within a leaf, higher preempts lower), `all` (the default) or
         /// `none`.
         "preemption" preemption: PreemptionRule,
+        /// Run times by which starts are planned: `requested` (the default) are the time limits,
+        /// `predicted` comes from the last jobs of each user, with time limits as the end.
+        "estimates" estimates: EstimatesRule,
         /// Choice among suitable nodes: `pack` (default) keeps whole nodes free, `spread` loads all
         /// equally, `best-fit` leaves the least unused, `fragmentation` keeps the most capacity
         /// usable for typical jobs.
@@ -240,6 +243,25 @@ impl Field for PlacementRule {
             known.map(|(_, policy)| Self(policy)).ok_or_else(|| Malformed {
                 label: "expected `pack`, `spread`, `best-fit` or `fragmentation`".to_owned(),
                 hint: nearest(text, PlacementPolicy::ALL.map(|(name, _)| name))
+                    .map(|near| format!("did you mean `{near}`?")),
+            })
+        })
+    }
+}
+
+/// Run times by which starts are planned: `requested` or `predicted`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EstimatesRule(pub(crate) PlannedRuntimes);
+
+inline_schema!(EstimatesRule, { "enum": ["requested", "predicted"] });
+
+impl Field for EstimatesRule {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        parsed(node, name, "a kind of estimate", problems, |text| {
+            let known = PlannedRuntimes::ALL.into_iter().find(|(name, _)| *name == text);
+            known.map(|(_, runtimes)| Self(runtimes)).ok_or_else(|| Malformed {
+                label: "expected `requested` or `predicted`".to_owned(),
+                hint: nearest(text, PlannedRuntimes::ALL.map(|(name, _)| name))
                     .map(|near| format!("did you mean `{near}`?")),
             })
         })

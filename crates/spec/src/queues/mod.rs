@@ -70,6 +70,7 @@ fn tree(document: &QueuesDocument, problems: &mut Problems) -> Option<QueueTree>
         half_life,
         backfill: backfill(document, problems),
         preemption: document.preemption.as_ref().map(|rule| rule.value.0).unwrap_or_default(),
+        estimates: document.estimates.as_ref().map(|rule| rule.value.0).unwrap_or_default(),
         placement: document.placement.as_ref().map(|rule| rule.value.0).unwrap_or_default(),
         defragment: document
             .defragment

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use muster_model::queue::PlacementPolicy;
+use muster_model::queue::{PlacementPolicy, PlannedRuntimes};
 use muster_model::unit::{Span, Time};
 use muster_model::{
     CheckpointTo, GpuModel, Notebook, QueueTree, Replicas, Restart, Service, Tier, WorkloadKind,
@@ -360,6 +360,10 @@ fn queue_files_become_trees() {
         let tree = parse_queues(&text, None).unwrap();
         assert_eq!(tree.placement, policy);
         assert_eq!(serde_json::to_value(&tree).unwrap()["placement"], name);
+    }
+    for (name, runtimes) in PlannedRuntimes::ALL {
+        let text = format!("estimates: {name}\nqueues: [{{name: default}}]");
+        assert_eq!(parse_queues(&text, None).unwrap().estimates, runtimes);
     }
     // A tree of an older journal says nothing of it.
     let mut old = serde_json::to_value(QueueTree::single()).unwrap();

@@ -1198,6 +1198,15 @@ fn queue_files() {
       |
     hint: did you mean `spread`?
     ");
+    assert_snapshot!(queues_complaint("estimates: predict\nqueues: [{name: a}]"), @r"
+    error: `estimates` is not a kind of estimate
+     --> queues.yaml:1:12
+      |
+    1 | estimates: predict
+      |            ^^^^^^^ expected `requested` or `predicted`
+      |
+    hint: did you mean `predicted`?
+    ");
     assert_snapshot!(queues_complaint("queues: [{name: a, priority: [9, 1], limits: {gpus: 4}}]"), @r"
     error: `priority` admits nothing
      --> queues.yaml:1:30

@@ -18,11 +18,11 @@ fn trees_are_written_as_they_are_read() {
         "half-life: 7d\npreemption: all\ndefault-queue: default\nqueues:\n  - {name: default}\n",
     );
     check(
-        "half-life: 36h\nbackfill: conservative\npreemption: none\nplacement: spread\ndefragment: {gpu-hours: 20, every: 1d}\n\
+        "half-life: 36h\nbackfill: conservative\npreemption: none\nplacement: spread\nestimates: predicted\ndefragment: {gpu-hours: 20, every: 1d}\n\
          default-queue: lab/b\nqueues:\n- {name: lab, weight: 3, quota: {H100: 8}, limits: {time: 2d}, queues: [{name: a, priority: [-5, 5], \
          protect: 30m}, {name: b, quota: {h100: 4}, borrow: 2, lend: 1, limits: {running-jobs: 1, gpus-per-user: 2, pending-jobs: 3, \
          borrowed-time: 90m}}]}\n- {name: 'true', budget: {gpu-hours: 9, gpu-hours-per-user: 2, every: 30d, start: 2026-11-01}, protect: always}",
-        "half-life: 1d12h\nbackfill: conservative\nbackfill-depth: 16\npreemption: none\nplacement: spread\ndefragment: {gpu-hours: 20, every: 1d}\n\
+        "half-life: 1d12h\nbackfill: conservative\nbackfill-depth: 16\npreemption: none\nplacement: spread\nestimates: predicted\ndefragment: {gpu-hours: 20, every: 1d}\n\
          default-queue: lab/b\nqueues:\n  - name: lab\n    weight: 3\n    quota: {h100: 8}\n    limits: {time: 2d}\n    queues:\n      \
          - {name: a, priority: [-5, 5], protect: 30m}\n      - {name: b, quota: {h100: 4}, borrow: 2, lend: 1, limits: {running-jobs: 1, \
          gpus-per-user: 2, pending-jobs: 3, borrowed-time: 1h30m}}\n  - {name: \"true\", budget: {gpu-hours: 9, gpu-hours-per-user: 2, every: 30d, \

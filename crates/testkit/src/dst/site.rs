@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_model::node::Device;
-use muster_model::queue::{Backfill, QueueBudget, QueueLimits};
+use muster_model::queue::{Backfill, PlannedRuntimes, QueueBudget, QueueLimits};
 use muster_model::{
     Bytes, CpuMilli, JobSpec, NodeSpec, Preemption, Protection, QueueName, QueueSpec, QueueTree,
     Span, Time,
@@ -123,6 +123,9 @@ fn any_tree(rng: &mut SeededRng) -> QueueTree {
     }
     // At once, or after about as long as most jobs run.
     tree.reclaim_after = Span::from_secs(10 * (tree.queues.len() as u64 % 2));
+    if tree.queues.len().is_multiple_of(3) {
+        tree.estimates = PlannedRuntimes::Predicted;
+    }
     tree
 }
 

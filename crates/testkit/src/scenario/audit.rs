@@ -92,7 +92,13 @@ fn from_snapshot<S: Store>(
     let next_job = runtime.next_job();
     let queues = queues.clone();
     let mut store = MemStore::default();
-    let saved = SavedState { at, next_job, queues, engine: engine.snapshot() };
+    let saved = SavedState {
+        at,
+        next_job,
+        queues,
+        predictor: Default::default(),
+        engine: engine.snapshot(),
+    };
     store.save(&saved).map_err(|error| error.to_string())?;
     open(store, tree)
 }

@@ -126,6 +126,9 @@ enum EstimatesArg {
     Requested,
     /// Actual runtimes of the trace
     Actual,
+    /// Predictions from the last jobs of each user, where the engine schedules; limits requested by
+    /// users stay the end
+    Predicted,
     /// Random overestimates: between one and five times the actual runtime, drawn from the seed
     Noisy,
 }
@@ -134,6 +137,7 @@ impl From<EstimatesArg> for Estimates {
     fn from(arg: EstimatesArg) -> Self {
         match arg {
             EstimatesArg::Requested => Estimates::Requested,
+            EstimatesArg::Predicted => Estimates::Predicted,
             EstimatesArg::Actual | EstimatesArg::Noisy => Estimates::Actual,
         }
     }

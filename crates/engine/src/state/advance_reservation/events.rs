@@ -16,6 +16,7 @@ impl State {
     /// Brings drains and reservations that began or ended by `now` into force.
     pub(crate) fn advance_time(&mut self, now: Time) {
         self.pool.begin_drains(now);
+        self.extend_expected_ends(now);
         if self.advance_reservations.next_edge_at <= now {
             self.advance_reservations.update_next_edge(now);
             self.pool.update_reserved_nodes();

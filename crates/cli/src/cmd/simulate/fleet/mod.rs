@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use muster_model::Span;
+use muster_model::queue::PlannedRuntimes;
 use muster_model::simulation::TimeLimits;
 use muster_report::amount::count;
 use muster_sim::fleet::{
@@ -237,6 +238,7 @@ fn setup(
         failures: Failures { node_mtbf, gpu_mtbf, repair, seed: args.seed },
         limits: match args.estimates {
             EstimatesArg::Requested => TimeLimits::Requested,
+            EstimatesArg::Predicted => TimeLimits::Predicted,
             EstimatesArg::Actual => TimeLimits::Actual,
             EstimatesArg::Noisy => TimeLimits::Noisy,
         },
@@ -250,6 +252,11 @@ fn setup(
 fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(Streamed, u64, u64)> {
     let trace = Opened::at(&args.trace, args.format)?;
     let as_tasks = trace.format().names_tasks();
+    if args.estimates == EstimatesArg::Predicted {
+        for variant in all.iter_mut() {
+            variant.site.tree.estimates = PlannedRuntimes::Predicted;
+        }
+    }
     let loadings =
         all.iter().map(|variant| Loading::new(&variant.site, args.estimates.into(), as_tasks));
     let mut loading = SharedLoading::new(loadings.collect());

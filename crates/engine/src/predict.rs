@@ -1,0 +1,165 @@
+//! Run time prediction: how long a job will probably run, from the last jobs of its user. Time limits
+//! exceed run times by far, so a site may plan by this instead; limits stay the hard end.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use muster_model::outcome::Outcome;
+use muster_model::{JobSpec, Span, TaskGroup, UserName, WorkloadKind};
+use serde::{Deserialize, Serialize};
+
+use crate::fact::AccountingFact;
+
+/// Ended jobs remembered of each user.
+const REMEMBERED: usize = 64;
+/// Ended jobs on which a prediction rests.
+const ENOUGH: usize = 2;
+
+/// Predicts the run time of a job as the longer one of the last two of its user: of those with the same time limit
+/// and size, else with the same time limit, else of all. Two as in Tsafrir, Etsion and Feitelson (2007), "Backfilling
+/// using system-generated predictions rather than user runtime estimates", who take their mean, of all jobs; on the
+/// public traces the longer of similar ones delays wide jobs less (docs/adr/0057).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RuntimePredictor {
+    /// Last runs of each user, the latest first.
+    recent: BTreeMap<UserName, VecDeque<EndedRun>>,
+}
+
+/// Properties of a job by which similar ones are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobLikeness {
+    /// Time limit; `None` means no limit.
+    pub limit: Option<Span>,
+    /// Size: thousandths of GPUs of all tasks, or of another unit that is the same for all jobs.
+    pub width_milli: u64,
+}
+
+/// A job that ended by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct EndedRun {
+    job: JobLikeness,
+    ran: Span,
+}
+
+impl RuntimePredictor {
+    /// Takes the run time of an ended job.
+    pub fn observe(&mut self, user: &UserName, job: JobLikeness, ran: Span) {
+        let runs = match self.recent.get_mut(user) {
+            Some(runs) => runs,
+            None => self.recent.entry(user.clone()).or_default(),
+        };
+        runs.truncate(REMEMBERED - 1);
+        runs.push_front(EndedRun { job, ran });
+    }
+
+    /// Takes the run times of all elements that ended by themselves. What was cancelled, preempted or
+    /// lost says nothing about how long it would have run.
+    pub fn learn(&mut self, facts: &[AccountingFact]) {
+        let mut last = None;
+        for fact in facts {
+            match fact {
+                AccountingFact::AttemptEnded {
+                    id,
+                    user,
+                    held_from,
+                    running_from,
+                    at,
+                    gpu_millis,
+                    time_limit,
+                    ..
+                } => {
+                    let width_milli = gpu_millis / at.since(*held_from).0.max(1);
+                    let job = JobLikeness { limit: *time_limit, width_milli };
+                    last = running_from.map(|from| (id.element, user, job, at.since(from)));
+                }
+                AccountingFact::ElementEnded { element, outcome, .. } if is_own_end(outcome) => {
+                    if let Some((_, user, job, ran)) = last.filter(|(ended, ..)| ended == element) {
+                        self.observe(user, job, ran);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the predicted run time of a job; `None` for services and notebooks, which run until they
+    /// are ended.
+    #[must_use]
+    pub fn predict_job(&self, spec: &JobSpec) -> Option<Span> {
+        let of_group =
+            |group: &TaskGroup| u64::from(group.min_tasks) * u64::from(group.task.gpu.milli().0);
+        let width_milli = spec.groups.iter().map(of_group).sum();
+        let job = JobLikeness { limit: spec.time_limit, width_milli };
+        self.predict(&spec.user, job).filter(|_| spec.kind == WorkloadKind::Task)
+    }
+
+    /// Returns the predicted run time; `None` if too few jobs of the user have ended, or if the time
+    /// limit is not longer.
+    #[must_use]
+    pub fn predict(&self, user: &UserName, job: JobLikeness) -> Option<Span> {
+        let runs = self.recent.get(user)?;
+        let longest = |is_alike: &dyn Fn(&EndedRun) -> bool| {
+            let mut alike = runs.iter().filter(|run| is_alike(run)).map(|run| run.ran);
+            let last: Vec<Span> = alike.by_ref().take(ENOUGH).collect();
+            last.iter().max().copied().filter(|_| last.len() == ENOUGH)
+        };
+        let longest = longest(&|run| run.job == job)
+            .or_else(|| longest(&|run| run.job.limit == job.limit))
+            .or_else(|| longest(&|_| true))?;
+        let predicted = longest.max(Span(1));
+        job.limit.is_none_or(|limit| predicted < limit).then_some(predicted)
+    }
+}
+
+fn is_own_end(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Succeeded
+            | Outcome::Failed { .. }
+            | Outcome::Signaled { .. }
+            | Outcome::OutOfMemory { .. }
+            | Outcome::TimedOut
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn like(limit_secs: Option<u64>, gpus: u64) -> JobLikeness {
+        JobLikeness { limit: limit_secs.map(Span::from_secs), width_milli: 1000 * gpus }
+    }
+
+    #[test]
+    fn a_run_time_is_predicted_from_the_last_two_similar_jobs_of_the_user() {
+        let mut predictor = RuntimePredictor::default();
+        let ann = UserName::from("ann");
+        let secs = Span::from_secs;
+        predictor.observe(&ann, like(None, 1), secs(100));
+        assert_eq!(predictor.predict(&ann, like(None, 1)), None, "one run says little");
+        predictor.observe(&ann, like(None, 1), secs(300));
+        predictor.observe(&UserName::from("bob"), like(None, 1), secs(7));
+        assert_eq!(predictor.predict(&ann, like(None, 1)), Some(secs(300)));
+        assert_eq!(predictor.predict(&UserName::from("bob"), like(None, 1)), None);
+        // Of the same size and limit, else of the same limit, else of all.
+        predictor.observe(&ann, like(None, 8), secs(500));
+        predictor.observe(&ann, like(None, 8), secs(400));
+        assert_eq!(predictor.predict(&ann, like(None, 8)), Some(secs(500)));
+        assert_eq!(predictor.predict(&ann, like(None, 1)), Some(secs(300)));
+        assert_eq!(predictor.predict(&ann, like(None, 2)), Some(secs(500)));
+        assert_eq!(predictor.predict(&ann, like(Some(1000), 1)), Some(secs(500)));
+        assert_eq!(predictor.predict(&ann, like(Some(500), 1)), None, "the limit says as much");
+    }
+
+    #[test]
+    fn old_runs_are_forgotten() {
+        let mut predictor = RuntimePredictor::default();
+        let ann = UserName::from("ann");
+        predictor.observe(&ann, like(Some(9000), 4), Span::from_secs(8000));
+        for _ in 0..REMEMBERED {
+            predictor.observe(&ann, like(Some(900), 1), Span::from_secs(60));
+        }
+        assert_eq!(predictor.recent[&ann].len(), REMEMBERED);
+        assert_eq!(predictor.predict(&ann, like(Some(9000), 4)), Some(Span::from_secs(60)));
+    }
+}
