@@ -13,8 +13,8 @@ use crate::state::State;
 use crate::state::job::{JobRecord, Phase};
 
 /// Wait of a queue head, in multiples of the tree's `patience`, after which planning no longer goes by expected run
-/// times: 6 hours by default.
-const TRUSTED_PATIENCES: u64 = 24;
+/// times: a day by default.
+const TRUSTED_PATIENCES: u64 = 96;
 
 impl PlanningPass<'_> {
     /// Returns the time for which planning takes an element to hold resources from now on.
