@@ -12,6 +12,7 @@ mod easy;
 mod elastic;
 mod evicted;
 mod explain;
+mod idle_gpus;
 mod life;
 mod patience;
 mod places;
