@@ -7,8 +7,8 @@ use muster_model::sweep::Sweep;
 use muster_model::unit::{GpuMilli, Span, Time};
 use muster_model::view::{
     AdvanceReservationView, DaemonCounters, DeviceBar, ElementRow, Explanation, GangView,
-    GpuLoadView, IdleView, JobState, JobView, MetricView, MissingOutput, NodeView, QueueView,
-    UsageRow, UsageView,
+    GpuLoadView, GpuUseView, IdleView, JobState, JobView, MetricView, MissingOutput, NodeView,
+    QueueView, UsageRow, UsageView,
 };
 use muster_model::{ElementId, JobId, NodeName, OutputFiles, TaskEnvironment};
 use schemars::JsonSchema;
@@ -165,9 +165,14 @@ pub struct JobDetail {
     /// True if the job is a sweep, and the caller may see its parameters.
     #[serde(default)]
     pub is_sweep: bool,
-    /// Instant since which all GPUs of the job have been idle; absent unless it is half an hour ago.
+    /// Instant since which all GPUs of the job have been idle; absent unless that is as long ago as its queue says, by
+    /// default half an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_since: Option<Time>,
+    /// Use of the GPUs that it has held until about a minute ago; absent if their load was never known, as that of virtual
+    /// GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_use: Option<GpuUseView>,
     /// Notices about the job, oldest first; empty for other users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<NoticeView>,
@@ -406,7 +411,7 @@ pub struct GpuLoadList {
     pub now: Time,
     /// GPUs, by node and index.
     pub gpus: Vec<GpuLoadView>,
-    /// Elements of jobs whose GPUs have been idle for half an hour, by job.
+    /// Elements of jobs whose GPUs have been idle for as long as their queue says, by default half an hour; by job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle: Vec<IdleView>,
 }

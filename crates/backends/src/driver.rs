@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::device_files::ClosedDeviceFiles;
 use crate::order::GangOrder;
 use muster_model::sweep::MetricReport;
+use muster_model::view::GpuLoad;
 use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank, StopCause, TaskReport, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -110,6 +111,12 @@ pub trait Backend: Send + Sync {
     /// Returns the device files that are closed to processes of users that belong to no task.
     fn closed_device_files(&self) -> ClosedDeviceFiles {
         ClosedDeviceFiles::default()
+    }
+
+    /// Returns the load of each device of a node now, by index; `None` for those that have none. Blocks while it asks
+    /// the drivers.
+    fn gpu_loads(&self, node: &NodeSpec) -> Vec<Option<GpuLoad>> {
+        vec![None; node.devices.len()]
     }
 
     /// Carries out a command.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::order::{GangOrder, TaskOrder};
+use muster_model::view::GpuLoad;
 use muster_model::{
     Attempt, AttemptId, ElementId, Foreign, NodeName, NodeSpec, Observation, Rank, TaskCheckpoint,
     TaskExit, TaskReport, Time,
@@ -126,6 +127,7 @@ struct FakeState {
     is_eager: bool,
     repeats: bool,
     now: Option<Time>,
+    loads: BTreeMap<(NodeName, u16), GpuLoad>,
 }
 
 #[derive(Debug)]
@@ -236,6 +238,16 @@ impl FakeWorld {
     /// Reports devices in use by processes outside Muster.
     pub fn foreign(&self, node: NodeName, foreign: Foreign) {
         self.world().send(Report::Foreign { node, foreign });
+    }
+
+    /// Sets how busy a device is, in percent; `None` takes its load away.
+    pub fn set_busy(&self, node: NodeName, index: u16, percent: Option<u8>) {
+        let load = |percent| GpuLoad { busy_percent: Some(percent), ..GpuLoad::default() };
+        let mut world = self.world();
+        match percent {
+            Some(percent) => world.loads.insert((node, index), load(percent)),
+            None => world.loads.remove(&(node, index)),
+        };
     }
 
     fn world(&self) -> MutexGuard<'_, FakeState> {
@@ -465,6 +477,12 @@ impl Backend for FakeBackend {
 
     fn nodes(&self) -> Vec<NodeSpec> {
         self.world.world().nodes.clone()
+    }
+
+    fn gpu_loads(&self, node: &NodeSpec) -> Vec<Option<GpuLoad>> {
+        let world = self.world.world();
+        let load = |(index, _)| world.loads.get(&(node.name.clone(), index)).copied();
+        (0..).zip(&node.devices).map(load).collect()
     }
 
     fn execute(&self, command: BackendCommand) {

@@ -122,6 +122,7 @@ fn failed_rank(outcome: &Outcome) -> Option<Rank> {
         | Outcome::StartFailed { .. }
         | Outcome::DependencyFailed { .. }
         | Outcome::Idle { .. }
+        | Outcome::IdleGpus { .. }
         | Outcome::StoppedEarly { .. } => None,
     }
 }

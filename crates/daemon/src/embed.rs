@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use axum::Router;
 use muster_backends::driver::{Backend, Report};
@@ -12,6 +13,7 @@ use muster_model::QueueTree;
 use muster_model::unit::{Span, Time};
 use muster_model::view::DaemonCounters;
 use muster_runtime::{Runtime, StoreError};
+use muster_spec::QueueFile;
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -20,8 +22,11 @@ use crate::clock::Clock;
 use crate::dispatch::{Dispatcher, Handle, Published, SiteFacts};
 use crate::listen;
 use crate::notices;
-use crate::rest::{self, About, ApiState};
+use crate::rest::{self, About, ApiState, GpuLoads};
 use crate::store::{HistoryReader, Retention, StateStore};
+
+/// Time between two polls of loads and times in service; see [`Parts::poll_every`].
+pub const POLL_EVERY: Duration = Duration::from_secs(20);
 
 /// Parts that a daemon is made of.
 pub struct Parts<S> {
@@ -46,7 +51,7 @@ pub struct Parts<S> {
     /// Number of declared GPUs that is shown to users; 0 when GPUs were detected.
     pub virtual_gpus: u32,
     /// Queues to set at start; `None` leaves them unchanged.
-    pub queues: Option<QueueTree>,
+    pub queues: Option<QueueFile>,
     /// Socket that its clients use; `None` for one that is embedded elsewhere.
     pub socket: Option<PathBuf>,
     /// File that the queues come from.
@@ -58,6 +63,8 @@ pub struct Parts<S> {
     pub retention: Retention,
     /// Program with its arguments that sends one notice, which it gets on standard input; empty when none are sent.
     pub notice_program: Vec<OsString>,
+    /// Time between two polls of loads and times; notices about them come at most this late.
+    pub poll_every: Duration,
     /// Warnings that users should see.
     pub warnings: Vec<String>,
 }
@@ -102,7 +109,7 @@ impl Core {
             backend: parts.backend.clone(),
             about: Arc::new(about),
             stop: stop.clone(),
-            loads: Arc::default(),
+            loads: Arc::new(GpuLoads::new(parts.backend.clone())),
             idle: Arc::default(),
             snapshots: Arc::new(Semaphore::new(1)),
         };
@@ -129,7 +136,7 @@ impl Core {
         };
         dispatcher.boot(parts.queues)?;
 
-        notices::spawn(&app, parts.notice_program);
+        notices::spawn(&app, parts.notice_program, parts.poll_every);
 
         // A thread of its own, since durable writes block it.
         let runtime = tokio::runtime::Handle::current();

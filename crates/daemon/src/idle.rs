@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use muster_model::queue::IdlePolicy;
 use muster_model::unit::{Span, Time};
 use muster_model::view::{GpuLoadView, IdleView, NodeView};
-use muster_model::{ElementId, NodeName};
+use muster_model::{ElementId, JobId, NodeName};
 use muster_report::top::IDLE_BELOW_PERCENT;
 
-/// Time after which a job that leaves all its GPUs idle is marked.
-const IDLE_AFTER: Span = Span::from_secs(1800);
 /// Longest time between two polls for which the GPUs count as idle in between.
 const LONGEST_GAP: Span = Span::from_secs(300);
 
@@ -30,12 +29,20 @@ struct Observations {
 struct IdleElement {
     since: Time,
     devices: Vec<(NodeName, u16)>,
+    policy: IdlePolicy,
 }
 
 impl IdleWatch {
     /// Takes the loads of this instant. An element is idle if the load of each of its GPUs is known and low; on other
-    /// GPUs than at the last poll it begins anew.
-    pub(crate) fn observe(&self, now: Time, nodes: &[NodeView], loads: &[GpuLoadView]) {
+    /// GPUs than at the last poll it begins anew. `policies` are those of the queues of jobs; the default applies to
+    /// the others.
+    pub(crate) fn observe(
+        &self,
+        now: Time,
+        nodes: &[NodeView],
+        loads: &[GpuLoadView],
+        policies: &BTreeMap<JobId, IdlePolicy>,
+    ) {
         let busy: BTreeMap<(&NodeName, u16), u8> = loads
             .iter()
             .filter_map(|gpu| Some(((&gpu.node, gpu.index), gpu.load?.busy_percent?)))
@@ -61,20 +68,25 @@ impl IdleWatch {
             .map(|(element, devices)| {
                 let earlier = before.get(&element).filter(|earlier| earlier.devices == devices);
                 let since = earlier.filter(|_| is_continued).map_or(now, |earlier| earlier.since);
-                (element, IdleElement { since, devices })
+                let policy = policies.get(&element.job).copied().unwrap_or(IdlePolicy::DEFAULT);
+                (element, IdleElement { since, devices, policy })
             })
             .collect();
     }
 
-    /// Returns the elements that have been idle for long, with their jobs in order.
+    /// Returns the elements that have been idle for as long as their queue says, in order.
     pub(crate) fn marked(&self, now: Time) -> Vec<IdleView> {
+        self.marked_by_policy(now).into_iter().map(|(view, _)| view).collect()
+    }
+
+    /// Returns these elements with the policies of their queues.
+    pub(crate) fn marked_by_policy(&self, now: Time) -> Vec<(IdleView, IdlePolicy)> {
         let observations = self.observations.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_long = |idle: &IdleElement| now.since(idle.since) >= IDLE_AFTER;
+        let is_long = |idle: &IdleElement| now.since(idle.since) >= idle.policy.after;
         let long = observations.idle.iter().filter(|(_, idle)| is_long(idle));
-        long.map(|(element, idle)| IdleView {
-            element: *element,
-            since: idle.since,
-            gpus: u32::try_from(idle.devices.len()).unwrap_or(u32::MAX),
+        long.map(|(element, idle)| {
+            let gpus = u32::try_from(idle.devices.len()).unwrap_or(u32::MAX);
+            (IdleView { element: *element, since: idle.since, gpus }, idle.policy)
         })
         .collect()
     }
@@ -82,6 +94,7 @@ impl IdleWatch {
 
 #[cfg(test)]
 mod tests {
+    use muster_model::queue::IdleAction;
     use muster_model::view::{DeviceView, GpuLoad};
     use muster_model::{Bytes, CpuMilli, GpuMilli, JobId};
 
@@ -143,18 +156,53 @@ mod tests {
         let jobs =
             |now| watch.marked(now).iter().map(|idle| idle.element.job.0).collect::<Vec<_>>();
         for minute in 0..=29 {
-            watch.observe(minutes(minute), &nodes, &loads(&[Some(0), Some(4), Some(50), Some(0)]));
+            watch.observe(
+                minutes(minute),
+                &nodes,
+                &loads(&[Some(0), Some(4), Some(50), Some(0)]),
+                &BTreeMap::new(),
+            );
             assert_eq!(jobs(minutes(minute)), [0; 0], "minute {minute}");
         }
-        watch.observe(minutes(30), &nodes, &loads(&[Some(0), Some(4), Some(50), Some(0)]));
+        watch.observe(
+            minutes(30),
+            &nodes,
+            &loads(&[Some(0), Some(4), Some(50), Some(0)]),
+            &BTreeMap::new(),
+        );
         assert_eq!(jobs(minutes(30)), [1]);
         let marked = watch.marked(minutes(30));
         assert_eq!((marked[0].since, marked[0].gpus), (minutes(0), 2));
         // One busy GPU, or one whose load is unknown, ends it.
-        watch.observe(minutes(31), &nodes, &loads(&[Some(0), Some(5), Some(50), Some(0)]));
+        watch.observe(
+            minutes(31),
+            &nodes,
+            &loads(&[Some(0), Some(5), Some(50), Some(0)]),
+            &BTreeMap::new(),
+        );
         assert_eq!(jobs(minutes(31)), [0; 0]);
-        watch.observe(minutes(32), &nodes, &loads(&[Some(0), None, Some(0), Some(0)]));
+        watch.observe(
+            minutes(32),
+            &nodes,
+            &loads(&[Some(0), None, Some(0), Some(0)]),
+            &BTreeMap::new(),
+        );
         assert_eq!(jobs(minutes(100)), [2], "since minute 32 the other one is idle");
+    }
+
+    #[test]
+    fn the_queue_says_when_a_job_is_marked() {
+        let element = ElementId::single(JobId(1));
+        let nodes = vec![node(vec![device(0, &[element])])];
+        let policy = IdlePolicy { after: Span::from_secs(120), action: IdleAction::Cancel };
+        let watch = IdleWatch::default();
+        for minute in 0..=2 {
+            let policies = BTreeMap::from([(JobId(1), policy)]);
+            watch.observe(minutes(minute), &nodes, &loads(&[Some(0)]), &policies);
+            assert_eq!(watch.marked(minutes(minute)).len(), usize::from(minute == 2));
+        }
+        let marked = watch.marked_by_policy(minutes(2));
+        assert_eq!((marked.len(), marked[0].1), (1, policy));
     }
 
     #[test]
@@ -165,11 +213,11 @@ mod tests {
         };
         let watch = IdleWatch::default();
         let idle = loads(&[Some(0), Some(0)]);
-        watch.observe(minutes(0), &on(0), &idle);
-        watch.observe(minutes(60), &on(0), &idle);
+        watch.observe(minutes(0), &on(0), &idle, &BTreeMap::new());
+        watch.observe(minutes(60), &on(0), &idle, &BTreeMap::new());
         assert!(watch.marked(minutes(60)).is_empty(), "nobody looked for an hour");
         for minute in 61..95 {
-            watch.observe(minutes(minute), &on(1), &idle);
+            watch.observe(minutes(minute), &on(1), &idle, &BTreeMap::new());
         }
         assert_eq!(watch.marked(minutes(94)).first().unwrap().since, minutes(61));
     }

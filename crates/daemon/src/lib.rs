@@ -12,6 +12,7 @@ pub mod clock;
 mod dispatch;
 pub mod embed;
 pub mod failure;
+mod gpu_use;
 mod idle;
 mod listen;
 mod notices;

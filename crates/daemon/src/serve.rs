@@ -18,6 +18,7 @@ use muster_backends::local::{LocalBackend, LocalConfig, VirtualGpus};
 use muster_model::QueueTree;
 use muster_model::unit::Span;
 use muster_runtime::Runtime;
+use muster_spec::QueueFile;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -28,7 +29,7 @@ pub use lineage::accept_older_state;
 use self::socket::Socket;
 use crate::auth::{DaemonMode, KernelPeers};
 use crate::clock::{Clock, SystemClock};
-use crate::embed::{Core, Parts};
+use crate::embed::{Core, POLL_EVERY, Parts};
 use crate::paths::{Paths, host_name};
 use crate::store::{DirLock, SqliteStore};
 
@@ -134,6 +135,7 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         default_time: declared.default_time,
         retention: declared.retention(),
         notice_program: vec!["/proc/self/exe".into(), "__notify".into()],
+        poll_every: POLL_EVERY,
         warnings,
     };
     let core = Core::start(parts)?;
@@ -194,10 +196,10 @@ async fn listen(
     Ok(())
 }
 
-fn read_queues(path: &Path) -> Result<QueueTree, ServeError> {
+fn read_queues(path: &Path) -> Result<QueueFile, ServeError> {
     let text = fs::read_to_string(path)
         .map_err(|source| ServeError::QueuesFile { path: path.to_owned(), source })?;
-    muster_spec::parse_queues(&text, Some(&path.display().to_string()))
+    muster_spec::parse_queue_file(&text, Some(&path.display().to_string()))
         .map_err(|diagnostics| ServeError::Queues(Box::new(diagnostics)))
 }
 

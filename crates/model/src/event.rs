@@ -8,11 +8,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::advance_reservation::{AdvanceReservation, ReservedPlace};
-use crate::id::{AdvanceReservationName, AttemptId, JobId, NodeName, Rank, UserName};
+use crate::id::{AdvanceReservationName, AttemptId, JobId, NodeName, QueueName, Rank, UserName};
 use crate::job::{JobSpec, Replicas};
 use crate::node::{DeviceSet, Drain, Foreign, NodeSpec};
 use crate::outcome::TaskExit;
-use crate::queue::QueueTree;
+use crate::queue::{IdleAction, QueueTree};
 use crate::unit::{Span, Time};
 
 /// Input of the engine.
@@ -122,6 +122,22 @@ pub enum Event {
         step: u64,
         /// Comparison with other elements that says so, as the end of a sentence.
         why: Arc<str>,
+    },
+    /// All GPUs of an attempt have been idle for as long as its queue allows. Ignored when the attempt is not the current
+    /// one, or is ending already.
+    GpusIdle {
+        /// Attempt that ends, if it is the current one.
+        id: AttemptId,
+        /// Queue whose policy it is.
+        queue: QueueName,
+        /// Number of its GPUs.
+        gpus: u32,
+        /// Use in percent that none of them reached.
+        below_percent: u8,
+        /// Time for which they were idle.
+        after: Span,
+        /// Action of the queue; nothing follows from [`IdleAction::Notify`].
+        action: IdleAction,
     },
     /// The number of replicas of a service changed.
     Scaled {

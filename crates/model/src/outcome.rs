@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Rank, UserName};
+use crate::id::{QueueName, Rank, UserName};
 use crate::unit::Span;
 
 /// End of one task's process, as its supervisor observed it.
@@ -108,6 +108,17 @@ pub enum Outcome {
         /// Comparison with other elements, as the end of a sentence.
         why: Arc<str>,
     },
+    /// The queue ended the element, since all its GPUs were idle for as long as the queue allows.
+    IdleGpus {
+        /// Queue whose policy it is.
+        queue: QueueName,
+        /// Number of the GPUs.
+        gpus: u32,
+        /// Use in percent that none of them reached.
+        below_percent: u8,
+        /// Time for which they were idle.
+        after: Span,
+    },
     /// Outcome as an external scheduler reports it, which does not tell the task.
     Native {
         /// State in the external scheduler's terms, such as `NODE_FAIL`.
@@ -142,6 +153,7 @@ impl Outcome {
             Outcome::Cancelled { .. } => 130,
             Outcome::Lost { .. }
             | Outcome::StartFailed { .. }
+            | Outcome::IdleGpus { .. }
             | Outcome::DependencyFailed { .. } => 125,
         }
     }
@@ -164,6 +176,16 @@ impl fmt::Display for Outcome {
                 write!(f, "stopped early at step {step}: {why}")
             }
             Outcome::Idle { after } => write!(f, "stopped after {after} without activity"),
+            Outcome::IdleGpus { queue, gpus, below_percent, after } => {
+                let gpus = match gpus {
+                    1 => "GPU was".to_owned(),
+                    gpus => format!("{gpus} GPUs were"),
+                };
+                write!(
+                    f,
+                    "ended by queue {queue}: its {gpus} under {below_percent} % busy for {after}"
+                )
+            }
             Outcome::Native { message: says, .. } => f.write_str(says),
             Outcome::DependencyFailed { on } => {
                 write!(f, "job {on} did not end as its dependency requires")

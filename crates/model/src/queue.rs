@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{QueueName, UserName};
@@ -215,6 +216,9 @@ pub struct QueueSpec {
     /// Time limit of a job that sets none. `None`: as in the parent queue, else as in the tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_time: Option<Span>,
+    /// Policy for jobs that leave their GPUs idle. `None`: as in the parent queue, else [`IdlePolicy::DEFAULT`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdlePolicy>,
     /// Users of a shared daemon that may submit here, in addition to the members of `groups`. Both
     /// empty: as in the parent queue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -242,9 +246,52 @@ impl QueueSpec {
             protect: None,
             max_protect: None,
             default_time: None,
+            idle: None,
             users: Vec::new(),
             groups: Vec::new(),
             queues: Vec::new(),
+        }
+    }
+}
+
+/// Policy of a queue for jobs that leave all their GPUs idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IdlePolicy {
+    /// Time without computation on any GPU of a job after which it counts as idle.
+    pub after: Span,
+    /// Action on a job that counts as idle. Services are never stopped: their GPUs wait for requests.
+    pub action: IdleAction,
+}
+
+impl IdlePolicy {
+    /// Policy of a queue that sets none: nothing is stopped.
+    pub const DEFAULT: IdlePolicy =
+        IdlePolicy { after: Span::from_secs(1800), action: IdleAction::Notify };
+}
+
+/// Action on a job that leaves all its GPUs idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IdleAction {
+    /// Marks the job, and sends its notices.
+    Notify,
+    /// Stops the job, after a checkpoint if it saves some. It starts again at the earliest after as long as it was idle.
+    Requeue,
+    /// Ends the job.
+    Cancel,
+}
+
+impl IdleAction {
+    /// All actions, in the order of documents and messages.
+    pub const ALL: [Self; 3] = [Self::Notify, Self::Requeue, Self::Cancel];
+
+    /// Returns the word in queue files and messages.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Notify => "notify",
+            Self::Requeue => "requeue",
+            Self::Cancel => "cancel",
         }
     }
 }

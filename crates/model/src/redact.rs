@@ -254,6 +254,7 @@ impl Redaction {
             | Outcome::OutOfMemory { .. }
             | Outcome::TimedOut
             | Outcome::DependencyFailed { .. }
+            | Outcome::IdleGpus { .. }
             | Outcome::Idle { .. }) => plain,
             Outcome::Native { state, message: _, code } => {
                 Outcome::Native { state, message: "".into(), code }

@@ -20,12 +20,15 @@ pub use explanation::{
 };
 pub use gang::{GangPods, GangSource, GangView};
 pub use load::{GpuLoad, GpuLoadView, IdleView};
-pub use usage::{HeldGpus, HoldingEnd, UsageKey, UsageRow, UsageSum, UsageView};
+pub use usage::{
+    GpuUseView, HeldGpus, HoldingEnd, MeasuredUse, UsageKey, UsageRow, UsageSum, UsageView,
+};
 
 use crate::advance_reservation::AdvanceReservationTimes;
 use crate::id::{AdvanceReservationName, ElementId, JobId, NodeName, QueueName, Rank, UserName};
 use crate::node::{DeviceSet, Drain, ForeignProcess, GpuModel};
 use crate::outcome::{Outcome, TaskExit};
+use crate::queue::IdlePolicy;
 use crate::reason::Reason;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 
@@ -583,6 +586,9 @@ pub struct QueueView {
     /// Time limit of a job that sets none; `None` means no time limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_time: Option<Span>,
+    /// Policy for jobs that leave their GPUs idle; absent when neither the queue nor one above it sets one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdlePolicy>,
     /// Permissions of the requesting user; `None` when every user may do everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<AccessView>,

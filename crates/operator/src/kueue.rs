@@ -356,6 +356,7 @@ mod tests {
             share_ppm: 0,
             budget: None,
             default_time: None,
+            idle: None,
             access: None,
         }
     }

@@ -287,6 +287,7 @@ mod tests {
             share_ppm: usage_gpu_secs,
             budget: None,
             default_time: None,
+            idle: None,
             access: None,
         };
         let mut take = |running, usage, with_usage| {

@@ -74,6 +74,7 @@ impl Policy {
             share_ppm: to_ppm(self.queue_share(now, node)),
             budget: node.account.as_ref().map(|account| self.budget_view(now, account)),
             default_time: None,
+            idle: None,
             access: None,
         }
     }

@@ -83,6 +83,7 @@ pub fn queue(number: u64) -> QueueView {
         share_ppm: 375_000,
         budget: None,
         default_time: None,
+        idle: None,
         access: None,
     }
 }

@@ -243,7 +243,7 @@ fn loads(site: &SiteState<'_>, text: &mut MetricsText) {
     }
     text.gauge(
         "idle_held_gpus",
-        "GPUs that jobs hold and have left idle for half an hour.",
+        "GPUs that jobs hold and have left idle for as long as their queue says, by default half an hour.",
         ["queue"],
         idle,
     );

@@ -197,7 +197,9 @@ pub(crate) fn devices_of(tasks: &[&TaskView], name_nodes: bool) -> String {
     }
 }
 
-pub(crate) fn holds(state: JobState) -> bool {
+/// Returns true if an element in this state holds its resources.
+#[must_use]
+pub fn holds(state: JobState) -> bool {
     matches!(state, JobState::Starting | JobState::Running | JobState::Stopping)
 }
 

@@ -37,6 +37,12 @@ pub fn queues(rows: &[QueueView], context: RenderContext) -> String {
             let time = queue.and_then(|queue| queue.default_time);
             time.map_or(String::new(), |time| time.to_string())
         })
+        .left("IDLE JOBS", |(queue, _)| {
+            let idle = queue.and_then(|queue| queue.idle);
+            idle.map_or(String::new(), |idle| {
+                format!("{} after {}", idle.action.word(), idle.after)
+            })
+        })
         .left("YOU MAY", |(queue, _)| {
             let leaf = queue.filter(|queue| queue.is_leaf);
             leaf.and_then(|queue| queue.access.as_ref()).map_or(String::new(), may)
@@ -115,6 +121,7 @@ mod tests {
             share_ppm: 375_000,
             budget: None,
             default_time: None,
+            idle: None,
             access: None,
         }
     }
@@ -145,6 +152,25 @@ mod tests {
           vision       1  18 of 16 h100         2        3        2       12.5  37.5%
                           0.5 a100
         default        1                                 3        2       12.5  37.5%
+        ");
+    }
+
+    #[test]
+    fn the_policy_for_idle_jobs() {
+        use muster_model::queue::{IdleAction, IdlePolicy};
+        let idle = |action, minutes: u64| {
+            Some(IdlePolicy { after: Span::from_secs(minutes * 60), action })
+        };
+        let rows = [
+            QueueView { idle: idle(IdleAction::Cancel, 60), ..queue("a", true, Vec::new()) },
+            QueueView { idle: idle(IdleAction::Notify, 5), ..queue("b", true, Vec::new()) },
+            queue("c", true, Vec::new()),
+        ];
+        insta::assert_snapshot!(queues(&rows, RenderContext::plain().at(NOON)), @r"
+        QUEUE  WEIGHT  WAITING  RUNNING  GPU-HOURS  SHARE  IDLE JOBS
+        a           1        3        2       12.5  37.5%  cancel after 1h
+        b           1        3        2       12.5  37.5%  notify after 5m
+        c           1        3        2       12.5  37.5%
         ");
     }
 

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 
 use muster_model::notice::{NoticeState, NoticeView};
-use muster_model::view::{ElementView, JobView, MissingOutput, ServiceView};
+use muster_model::view::{ElementView, GpuUseView, JobView, MissingOutput, ServiceView};
 use muster_model::{
     Outcome, OutputFiles, PythonEnvironment, TaskEnvironment, TaskExit, Time, signal_name,
 };
 
 use crate::RenderContext;
-use crate::amount::{count, gpus};
+use crate::amount::{count, gpus, hours};
 use crate::clock;
 use crate::ps::{devices_of, holds, replicas, requested, tasks_between};
 use crate::reason;
 use crate::style::{Ink, clean};
 use crate::table::{Labels, Table};
+use crate::usage::{is_mostly_measured, percent_of};
 
 /// Most log files listed; those of a wide gang differ only in a number.
 const LOGS_LISTED: usize = 8;
@@ -40,6 +41,8 @@ pub struct JobSheet<'a> {
     pub notices: &'a [NoticeView],
     /// Instant since which all its GPUs have been idle, if that is long ago.
     pub idle_since: Option<Time>,
+    /// Use of its GPUs, if it was measured.
+    pub gpu_use: Option<&'a GpuUseView>,
     /// Sentences on which limits are enforced and which are conventions.
     pub enforcement: &'a [String],
 }
@@ -125,11 +128,25 @@ fn facts(detail: &JobSheet<'_>, context: RenderContext) -> Vec<(&'static str, St
         let text = format!("all its GPUs are under 5 % busy, since {}", at(since));
         ("idle GPUs", context.paint(Ink::Waiting, &text))
     }));
+    facts.extend(detail.gpu_use.and_then(gpu_use));
     facts.extend(private(detail));
     if !detail.notices.is_empty() {
         facts.push(("notices", notices(detail.notices, context)));
     }
     facts
+}
+
+/// Returns the mean use of the GPUs, with the GPU-hours that it is of.
+fn gpu_use(gpus: &GpuUseView) -> Option<(&'static str, String)> {
+    let percent = percent_of(gpus.used_gpu_secs, gpus.measured_gpu_secs)?;
+    let held = hours(gpus.held_gpu_secs);
+    let text = if is_mostly_measured(gpus.measured_gpu_secs, gpus.held_gpu_secs) {
+        format!("busy {percent} % of {held} GPU-hours")
+    } else {
+        let measured = hours(gpus.measured_gpu_secs);
+        format!("busy {percent} % of {measured} GPU-hours measured, of {held} held")
+    };
+    Some(("GPU use", text))
 }
 
 /// Returns a line for each notice: `end to ada@example.org: sent 12:00:03`.
@@ -433,6 +450,18 @@ mod tests {
     use super::*;
     use crate::sample::{self, after};
 
+    #[test]
+    fn use_of_gpus_says_how_much_was_measured() {
+        let check = |held_gpu_secs, measured_gpu_secs, used_gpu_secs| {
+            let gpus = GpuUseView { held_gpu_secs, measured_gpu_secs, used_gpu_secs };
+            super::gpu_use(&gpus).map(|(_, text)| text)
+        };
+        assert_eq!(check(36_000, 35_000, 8_750).unwrap(), "busy 25 % of 10.0 GPU-hours");
+        let partly = check(36_000, 18_000, 9_000).unwrap();
+        assert_eq!(partly, "busy 50 % of 5.0 GPU-hours measured, of 10.0 held");
+        assert_eq!(check(36_000, 0, 0), None);
+    }
+
     fn check(job: &JobView, private: bool) -> String {
         let commands =
             BTreeMap::from([("main".to_owned(), "python train.py\n  --epochs 3".to_owned())]);
@@ -451,6 +480,7 @@ mod tests {
             missing_output: &[],
             notices: &[],
             idle_since: None,
+            gpu_use: None,
             enforcement: &enforcement,
         };
         show(&detail, RenderContext::plain().at(after(6)))

@@ -62,6 +62,12 @@ impl PeriodUsage<'_> {
             gpu_secs: sum(|row| row.gpu_secs),
             failed_gpu_secs: sum(|row| row.failed_gpu_secs),
             restarted_gpu_secs: sum(|row| row.restarted_gpu_secs),
+            measured_gpu_secs: sum(|row| row.measured_gpu_secs),
+            used_gpu_secs: self
+                .rows
+                .iter()
+                .filter_map(|row| row.used_gpu_secs)
+                .reduce(u64::saturating_add),
             ..UsageRow::default()
         }
     }
@@ -75,6 +81,32 @@ impl PeriodUsage<'_> {
             most => format!("{} %", u128::from(row.gpu_secs) * 100_000_000 / most),
         }
     }
+}
+
+/// Text of a figure that was not measured, which is not 0.
+const NOT_MEASURED: &str = "-";
+/// Part of the held GPU time in percent from which on it counts as measured: polls miss the end of each attempt.
+const MOSTLY_PERCENT: u64 = 95;
+
+/// Returns a part in whole per cent; `None` of nothing.
+pub(crate) fn percent_of(part: u64, whole: u64) -> Option<u64> {
+    let percent = u128::from(part) * 100 / u128::from(whole.max(1));
+    (whole > 0).then(|| u64::try_from(percent).unwrap_or(u64::MAX))
+}
+
+/// Returns true if nearly all of the held GPU time was measured.
+pub(crate) fn is_mostly_measured(measured: u64, held: u64) -> bool {
+    percent_of(measured, held).is_none_or(|percent| percent >= MOSTLY_PERCENT)
+}
+
+/// Returns true if some of the held GPU time was measured, and not nearly all.
+fn is_partly_measured(row: &UsageRow) -> bool {
+    row.used_gpu_secs.is_some() && !is_mostly_measured(row.measured_gpu_secs, row.gpu_secs)
+}
+
+fn utilisation(row: &UsageRow) -> String {
+    let used = row.used_gpu_secs.and_then(|used| percent_of(used, row.measured_gpu_secs));
+    used.map_or(NOT_MEASURED.to_owned(), |percent| format!("{percent} %"))
 }
 
 fn gpu_hours(gpu_secs: u64) -> f64 {
@@ -107,6 +139,15 @@ pub fn period(usage: &PeriodUsage<'_>, context: RenderContext) -> String {
     table = table
         .right("ATTEMPTS", |row| row.attempts.to_string())
         .right("GPU-HOURS", |row| hours(row.gpu_secs))
+        .right("USED", |row| row.used_gpu_secs.map_or(NOT_MEASURED.to_owned(), hours))
+        .right("UTILISATION", |row| utilisation(row));
+    if usage.has(is_partly_measured) {
+        table = table.right("MEASURED", |row| {
+            percent_of(row.measured_gpu_secs, row.gpu_secs)
+                .map_or(NOT_MEASURED.to_owned(), |percent| format!("{percent} %"))
+        });
+    }
+    table = table
         .right("FAILED", |row| hours(row.failed_gpu_secs))
         .right("RESTARTED", |row| hours(row.restarted_gpu_secs));
     if !usage.quotas.is_empty() {
@@ -125,7 +166,7 @@ pub fn period(usage: &PeriodUsage<'_>, context: RenderContext) -> String {
 pub fn period_csv(usage: &PeriodUsage<'_>) -> String {
     let cost = if usage.price.is_some() { ",cost" } else { "" };
     let mut text = format!(
-        "user,queue,job,name,attempts,gpu_hours,failed_gpu_hours,restarted_gpu_hours{cost}\n"
+        "user,queue,job,name,attempts,gpu_hours,used_gpu_hours,measured_gpu_hours,failed_gpu_hours,restarted_gpu_hours{cost}\n"
     );
     for row in usage.rows {
         let text_of = |value: Option<&str>| value.map_or(String::new(), csv_field);
@@ -136,8 +177,12 @@ pub fn period_csv(usage: &PeriodUsage<'_>) -> String {
             text_of(row.name.as_deref()),
             row.attempts.to_string(),
         ];
-        let hours = [row.gpu_secs, row.failed_gpu_secs, row.restarted_gpu_secs];
-        fields.extend(hours.map(|secs| format!("{:.3}", gpu_hours(secs))));
+        let hours = |secs: u64| format!("{:.3}", gpu_hours(secs));
+        fields.push(hours(row.gpu_secs));
+        fields.push(row.used_gpu_secs.map_or(String::new(), hours));
+        fields.extend(
+            [row.measured_gpu_secs, row.failed_gpu_secs, row.restarted_gpu_secs].map(hours),
+        );
         fields.extend(usage.cost(row).map(|cost| format!("{cost:.2}")));
         text.push_str(&fields.join(","));
         text.push('\n');
@@ -182,7 +227,7 @@ mod tests {
     }
 
     fn rows() -> Vec<UsageRow> {
-        let row = |queue: &str, job: u64, name: &str, gpu_secs| UsageRow {
+        let row = |queue: &str, job: u64, name: &str, gpu_secs, used_gpu_secs| UsageRow {
             queue: Some(queue.into()),
             job: Some(JobId(job)),
             name: Some(name.to_owned()),
@@ -190,9 +235,14 @@ mod tests {
             gpu_secs,
             failed_gpu_secs: 1800,
             restarted_gpu_secs: 0,
+            measured_gpu_secs: if used_gpu_secs == None { 0 } else { gpu_secs * 4 / 5 },
+            used_gpu_secs,
             ..UsageRow::default()
         };
-        vec![row("lab", 7, "train, \"big\"", 45_000), row("lab/vision", 8, "eval", 3600)]
+        vec![
+            row("lab", 7, "train, \"big\"", 45_000, Some(27_000)),
+            row("lab/vision", 8, "eval", 3600, None),
+        ]
     }
 
     #[test]
@@ -206,18 +256,18 @@ mod tests {
             quotas: &quotas,
         };
         insta::assert_snapshot!(period(&usage, RenderContext::plain()), @r#"
-        QUEUE       JOB  NAME          ATTEMPTS  GPU-HOURS  FAILED  RESTARTED  OF QUOTA   COST
-        lab         7    train, "big"         2       12.5     0.5        0.0     125 %  31.25
-        lab/vision  8    eval                 2        1.0     0.5        0.0             2.50
-        all                                   4       13.5     1.0        0.0            33.75
+        QUEUE       JOB  NAME          ATTEMPTS  GPU-HOURS  USED  UTILISATION  MEASURED  FAILED  RESTARTED  OF QUOTA   COST
+        lab         7    train, "big"         2       12.5   7.5         75 %      80 %     0.5        0.0     125 %  31.25
+        lab/vision  8    eval                 2        1.0     -            -       0 %     0.5        0.0             2.50
+        all                                   4       13.5   7.5         75 %      74 %     1.0        0.0            33.75
         "#);
-        let usage = PeriodUsage { price: None, quotas: &BTreeMap::new(), ..usage };
-        insta::assert_snapshot!(period(&usage, RenderContext::plain()), @r#"
-        QUEUE       JOB  NAME          ATTEMPTS  GPU-HOURS  FAILED  RESTARTED
-        lab         7    train, "big"         2       12.5     0.5        0.0
-        lab/vision  8    eval                 2        1.0     0.5        0.0
-        all                                   4       13.5     1.0        0.0
-        "#);
+        // Without a measured GPU-hour nothing is said of how much was measured.
+        let rows = &rows[1..];
+        let usage = PeriodUsage { price: None, quotas: &BTreeMap::new(), rows, ..usage };
+        insta::assert_snapshot!(period(&usage, RenderContext::plain()), @r"
+        QUEUE       JOB  NAME  ATTEMPTS  GPU-HOURS  USED  UTILISATION  FAILED  RESTARTED
+        lab/vision  8    eval         2        1.0     -            -     0.5        0.0
+        ");
     }
 
     #[test]
@@ -228,9 +278,9 @@ mod tests {
         assert_eq!(csv_field("=1+1\u{1b}"), "'=1+1?");
         assert_eq!(
             period_csv(&usage),
-            "user,queue,job,name,attempts,gpu_hours,failed_gpu_hours,restarted_gpu_hours,cost\n\
-             ,lab,7,\"train, \"\"big\"\"\",2,12.500,0.500,0.000,31.25\n\
-             ,lab/vision,8,eval,2,1.000,0.500,0.000,2.50\n"
+            "user,queue,job,name,attempts,gpu_hours,used_gpu_hours,measured_gpu_hours,failed_gpu_hours,restarted_gpu_hours,cost\n\
+             ,lab,7,\"train, \"\"big\"\"\",2,12.500,7.500,10.000,0.500,0.000,31.25\n\
+             ,lab/vision,8,eval,2,1.000,,0.000,0.500,0.000,2.50\n"
         );
     }
 }

@@ -133,6 +133,7 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         | Event::AdvanceReservationPlaced { .. }
         | Event::StartOverdue { .. }
         | Event::StopEarly { .. }
+        | Event::GpusIdle { .. }
         | Event::EvictionDue { .. } => false,
     }
 }

@@ -49,6 +49,7 @@ impl JournalRecord {
                 Event::StartOverdue { .. } => "start_overdue",
                 Event::EvictionDue { .. } => "eviction_due",
                 Event::StopEarly { .. } => "stop_early",
+                Event::GpusIdle { .. } => "gpus_idle",
                 Event::Scaled { .. } => "scaled",
                 Event::AdvanceReservationSet(_) => "window_set",
                 Event::AdvanceReservationPlaced { .. } => "window_placed",

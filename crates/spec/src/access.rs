@@ -1,9 +1,10 @@
 //! Access control by the queue file: which users may submit to which queue, with which priority and
-//! protection, and the default time limit. On a shared daemon users have only these grants; its
+//! protection, the default time limit, and the policy for idle jobs. On a shared daemon users have only these grants; its
 //! admins, and the owner of a personal daemon, are not checked. Pure: groups are an argument.
 
 use std::sync::Arc;
 
+use muster_model::queue::IdlePolicy;
 use muster_model::{
     JobSpec, Protection, QueueName, QueueSpec, QueueTree, Replicas, Service, Span, UserName,
     WorkloadKind,
@@ -176,6 +177,13 @@ pub fn default_time(tree: &QueueTree, queue: &QueueName) -> Option<(Span, Option
         .rev()
         .find_map(|queue| Some((queue.default_time?, Some(Arc::clone(&queue.name)))));
     nearest.or_else(|| tree.default_time.map(|time| (time, None)))
+}
+
+/// Returns the policy of a queue for jobs that leave their GPUs idle; `None` means
+/// [`IdlePolicy::DEFAULT`].
+#[must_use]
+pub fn idle_policy(tree: &QueueTree, queue: &QueueName) -> Option<IdlePolicy> {
+    path(tree, queue).iter().rev().find_map(|queue| queue.idle)
 }
 
 fn not_admitted(queue: &QueueName, grants: &Grants) -> Denied {

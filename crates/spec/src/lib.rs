@@ -38,7 +38,7 @@ pub use job::{CheckedJob, ParsedJob, check, check_all, parse, parse_with_notices
 pub use names::{check_name, expand_names};
 pub use partition::{ClusterPartition, PartitionError, ServiceNodes, partition};
 pub use quantity::EarliestStart;
-pub use queues::parse_queues;
+pub use queues::{QueueFile, QueueNotices, parse_queue_file, parse_queues};
 pub use queues_writer::{UnwritableQueues, write_queues};
 pub use schema::{cluster_schema, facts_schema, queues_schema, recipe_schema, schema, site_schema};
 pub use site::SubmissionSite;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use muster_model::Time;
 use muster_model::job::Protection;
 use muster_model::queue::{
-    Backfill, PlacementPolicy, PlannedRuntimes, QueueBudget, QueueSpec, QueueTree,
+    Backfill, IdlePolicy, PlacementPolicy, PlannedRuntimes, QueueBudget, QueueSpec, QueueTree,
 };
 
 use crate::cluster_writer::{comments, scalar};
@@ -134,9 +134,14 @@ fn fields(queue: &QueueSpec) -> Vec<String> {
     say("protect", queue.protect.map(protection));
     say("max-protect", queue.max_protect.map(protection));
     say("default-time", queue.default_time.map(span_text));
+    say("idle", queue.idle.map(idle));
     say("users", list(queue.users.iter().map(|user| user.as_str())));
     say("groups", list(queue.groups.iter().map(|group| &**group)));
     fields
+}
+
+fn idle(policy: IdlePolicy) -> String {
+    format!("{{after: {}, action: {}}}", span_text(policy.after), policy.action.word())
 }
 
 fn protection(protect: Protection) -> String {

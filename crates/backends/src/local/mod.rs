@@ -20,8 +20,9 @@ mod watch;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use muster_model::view::GpuLoad;
 use muster_model::{AttemptId, Bytes, DeviceSet, NodeName, NodeSpec, Rank, Time};
 
 pub use crate::supervise;
@@ -32,6 +33,7 @@ use crate::device_files::{ClosedDeviceFiles, DeviceFiles};
 use crate::driver::{Backend, BackendCommand, Capabilities, ExpectedTask, PastReport, Reports};
 use crate::epoch::Epochs;
 use crate::gpu;
+use crate::gpu::load::LoadReader;
 use crate::live::LiveList;
 use crate::purge;
 use crate::record;
@@ -126,6 +128,8 @@ pub fn inspect(
 pub struct LocalBackend {
     shared: Arc<Shared>,
     nodes: Vec<NodeSpec>,
+    /// Reader of the loads of GPUs, which loads a library; made when they are first asked for.
+    loads: OnceLock<LoadReader>,
 }
 
 impl LocalBackend {
@@ -185,7 +189,7 @@ impl LocalBackend {
         shared.hierarchies.tidy(&shared.instance, &needed);
         let name = shared.config.node_name.clone();
         gpu::foreign::watch(&shared.runtime, &found, shared.own_processes(), name, &shared.reports);
-        Ok(Self { shared, nodes: vec![node] })
+        Ok(Self { shared, nodes: vec![node], loads: OnceLock::new() })
     }
 }
 
@@ -206,6 +210,13 @@ impl Backend for LocalBackend {
 
     fn nodes(&self) -> Vec<NodeSpec> {
         self.nodes.clone()
+    }
+
+    fn gpu_loads(&self, node: &NodeSpec) -> Vec<Option<GpuLoad>> {
+        if node.devices.iter().all(|device| device.is_virtual) {
+            return vec![None; node.devices.len()];
+        }
+        self.loads.get_or_init(LoadReader::new).read(&node.devices)
     }
 
     fn closed_device_files(&self) -> ClosedDeviceFiles {

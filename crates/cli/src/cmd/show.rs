@@ -58,6 +58,7 @@ pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
         missing_output: &detail.missing_output,
         notices: &detail.notices,
         idle_since: detail.idle_since,
+        gpu_use: detail.gpu_use.as_ref(),
         enforcement: &detail.enforcement,
     };
     if !args.elements {

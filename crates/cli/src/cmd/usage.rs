@@ -24,7 +24,10 @@ use crate::past::Past;
 /// With --since, --until, --by, --csv or --price: GPU-hours held in a period, by default the last 30
 /// days, and how many of them were in attempts that failed, or after which the job was to start
 /// again: FAILED counts a time limit too, and of RESTARTED only what was computed since the last
-/// checkpoint is lost. A held GPU counts whether it is busy or idle. JSON: a `UsageReport`.
+/// checkpoint is lost. A held GPU counts whether it is busy or idle. USED is the part in which the
+/// GPUs computed, as polls of their loads every 20 s saw it; UTILISATION is that part of the measured
+/// GPU-hours, and MEASURED the part of the held ones that was measured. `-` is never measured:
+/// virtual GPUs, GPUs whose driver knows no load, Slurm and Kubernetes. JSON: a `UsageReport`.
 #[derive(Debug, clap::Args)]
 pub struct UsageArgs {
     /// Start of the period: 30d, 2026-08-01 or 2026-08-01T06:00:00Z

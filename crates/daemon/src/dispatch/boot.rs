@@ -7,13 +7,14 @@ use std::sync::Arc;
 use muster_backends::driver::ExpectedTask;
 use muster_model::{Effect, Event, NodeId, NodeName, NodeSpec, QueueTree, Time};
 use muster_runtime::{StepFailure, StepInput as Cause, StoreError};
+use muster_spec::QueueFile;
 
 use super::{Dispatcher, SiteFacts};
 use crate::store::StateStore;
 
 impl<S: StateStore> Dispatcher<S> {
     /// Adopts tasks and repeats effects, then takes one step with the present nodes (and queues).
-    pub(crate) fn boot(&mut self, queues: Option<QueueTree>) -> Result<(), StoreError> {
+    pub(crate) fn boot(&mut self, queues: Option<QueueFile>) -> Result<(), StoreError> {
         // 1. Tasks that ended while no daemon ran are recorded as of their end.
         let now = self.now();
         let past = self.backend.past(&self.expected());
@@ -29,7 +30,10 @@ impl<S: StateStore> Dispatcher<S> {
             .into_iter()
             .partition(|effect| matches!(effect, Effect::Prepare { .. }));
         let mut causes = self.node_changes();
-        causes.extend(queues.map(|tree| Event::QueuesSet(Box::new(tree))));
+        if let Some(QueueFile { tree, notices }) = queues {
+            self.runtime.store_mut().write_queue_notices(&notices)?;
+            causes.push(Event::QueuesSet(Box::new(tree)));
+        }
         self.carry_out(prepare);
         self.backend.adopt(self.expected());
         self.carry_out(recalled);

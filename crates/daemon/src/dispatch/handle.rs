@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use muster_api::JobAction;
 use muster_api::types::ActionResponse;
 use muster_model::view::{
-    AdvanceReservationView, ElementView, Explanation, JobView, NodeView, QueueView,
+    AdvanceReservationView, ElementView, Explanation, JobView, MeasuredUse, NodeView, QueueView,
 };
-use muster_model::{ElementId, Event, JobId, QueueName, QueueTree, Time, UserName};
+use muster_model::{AttemptId, ElementId, Event, JobId, QueueName, QueueTree, Time, UserName};
 use muster_runtime::engine::Snapshot;
 use muster_runtime::{JobSubmission, Receipt};
+use muster_spec::QueueNotices;
 use tokio::sync::{mpsc, oneshot};
 
 use super::input::{DispatcherInput, DispatcherStatus, LiveJob, PlannedTimeline, Query, Reply};
@@ -52,13 +53,18 @@ impl Handle {
         self.send(|reply| DispatcherInput::SetQueues { tree, reply }).await
     }
 
+    /// Replaces the rules of the notices of all queues.
+    pub(crate) async fn set_queue_notices(&self, notices: QueueNotices) -> Result<(), ApiFailure> {
+        self.send(|reply| DispatcherInput::SetQueueNotices { notices, reply }).await
+    }
+
     /// Sets or ends a drain or an advance reservation; `word` is the response when it is accepted.
     pub(crate) async fn change_node(
         &self,
         event: Event,
         word: String,
     ) -> Result<ActionResponse, ApiFailure> {
-        self.send(|reply| DispatcherInput::ChangeNode { event, word, reply }).await
+        self.send(|reply| DispatcherInput::Apply { event, word, reply }).await
     }
 
     pub(crate) async fn jobs(&self, ids: Vec<JobId>) -> Result<Vec<JobView>, ApiFailure> {
@@ -152,6 +158,20 @@ impl Handle {
     /// Writes the notices of events that depend on the time.
     pub(crate) async fn timed_events(&self, events: Vec<TimedEvent>) -> Result<(), ApiFailure> {
         self.send(|reply| DispatcherInput::TimedEvents { events, reply }).await
+    }
+
+    /// Applies an event of the daemon itself about a job that leaves its GPUs idle; an error if the engine refuses it.
+    pub(crate) async fn act_on_idle(&self, event: Event) -> Result<(), ApiFailure> {
+        let word = String::new();
+        self.send(|reply| DispatcherInput::Apply { event, word, reply }).await.map(|_| ())
+    }
+
+    /// Adds the use of GPUs to the accounting of attempts.
+    pub(crate) async fn gpu_use(
+        &self,
+        sums: Vec<(AttemptId, MeasuredUse)>,
+    ) -> Result<(), ApiFailure> {
+        self.send(|reply| DispatcherInput::GpuUse { sums, reply }).await
     }
 
     /// Makes the dispatcher read its clock.

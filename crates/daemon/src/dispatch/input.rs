@@ -9,14 +9,16 @@ use muster_api::types::{ActionResponse, PlannedStart};
 use muster_backends::driver::Report;
 use muster_model::unit::Time;
 use muster_model::view::{
-    AdvanceReservationView, DaemonCounters, ElementView, Explanation, JobView, NodeView, QueueView,
+    AdvanceReservationView, DaemonCounters, ElementView, Explanation, JobView, MeasuredUse,
+    NodeView, QueueView,
 };
 use muster_model::{
-    ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree, TaskPlacement,
-    UserName,
+    AttemptId, ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree,
+    TaskPlacement, UserName,
 };
 use muster_runtime::engine::Snapshot;
 use muster_runtime::{JobSubmission, Receipt};
+use muster_spec::QueueNotices;
 use tokio::sync::oneshot;
 
 use super::selection::{ListSelection, ListedJobs};
@@ -57,8 +59,8 @@ pub(crate) enum DispatcherInput {
         /// Channel for the result.
         reply: Reply<ActionResponse>,
     },
-    /// Set or end a drain or an advance reservation.
-    ChangeNode {
+    /// Apply an event: a drain, an advance reservation, or what follows for a job that leaves its GPUs idle.
+    Apply {
         /// Event for the engine.
         event: Event,
         /// Message of the response.
@@ -77,6 +79,20 @@ pub(crate) enum DispatcherInput {
     TimedEvents {
         /// Events, of which the store drops those that it knows.
         events: Vec<TimedEvent>,
+        /// Channel for the result.
+        reply: Reply<()>,
+    },
+    /// Replace the rules of the notices of all queues.
+    SetQueueNotices {
+        /// Rules by leaf.
+        notices: QueueNotices,
+        /// Channel for the result.
+        reply: Reply<()>,
+    },
+    /// Add the use of GPUs to the accounting of attempts.
+    GpuUse {
+        /// Use since the last input of its kind.
+        sums: Vec<(AttemptId, MeasuredUse)>,
         /// Channel for the result.
         reply: Reply<()>,
     },

@@ -207,7 +207,7 @@ impl<S: StateStore> Dispatcher<S> {
             DispatcherInput::SetQueues { tree, reply } => {
                 (Event::QueuesSet(tree), InputWaiter::Word(reply, "the queues are set".into()))
             }
-            DispatcherInput::ChangeNode { event, word, reply } => {
+            DispatcherInput::Apply { event, word, reply } => {
                 (event, InputWaiter::Word(reply, word.into()))
             }
             DispatcherInput::Report(Report::Task(report)) => {
@@ -227,11 +227,17 @@ impl<S: StateStore> Dispatcher<S> {
             }
             DispatcherInput::NoticeTried { tried, reply } => {
                 return self
-                    .write_notices(reply, |store, now| store.write_notice_tries(now, &[*tried]));
+                    .write_aside(reply, |store, now| store.write_notice_tries(now, &[*tried]));
             }
             DispatcherInput::TimedEvents { events, reply } => {
                 return self
-                    .write_notices(reply, |store, now| store.write_timed_notices(now, &events));
+                    .write_aside(reply, |store, now| store.write_timed_notices(now, &events));
+            }
+            DispatcherInput::SetQueueNotices { notices, reply } => {
+                return self.write_aside(reply, |store, _| store.write_queue_notices(&notices));
+            }
+            DispatcherInput::GpuUse { sums, reply } => {
+                return self.write_aside(reply, |store, _| store.write_gpu_use(&sums));
             }
             DispatcherInput::Ask(ask) => return inputs.asks.push(ask),
             DispatcherInput::Wake => return,
@@ -241,8 +247,8 @@ impl<S: StateStore> Dispatcher<S> {
         inputs.waiters.push(waiter);
     }
 
-    /// Writes to the notices, which are no part of the state that is planned with.
-    fn write_notices(
+    /// Writes what is no part of the state that is planned with.
+    fn write_aside(
         &mut self,
         reply: Reply<()>,
         write: impl FnOnce(&mut S, Time) -> Result<(), StoreError>,

@@ -12,13 +12,13 @@ use crate::store::TimedEvent;
 pub(super) fn near(
     now: Time,
     jobs: &[JobView],
-    rules: &[(JobId, Vec<NoticeRule>)],
+    rules: &[(JobId, Vec<(u32, NoticeRule)>)],
 ) -> Vec<TimedEvent> {
     let mut events = Vec::new();
     for (id, rules) in rules {
         let Some(job) = jobs.iter().find(|job| job.job == *id) else { continue };
         let Some(limit) = job.time_limit else { continue };
-        for (index, rule) in (0..).zip(rules) {
+        for (index, rule) in rules {
             if !rule.sends(NoticeEvent::Limit) || rule.before_limit >= limit {
                 continue;
             }
@@ -40,7 +40,7 @@ pub(super) fn near(
             events.push(TimedEvent {
                 job: *id,
                 event: NoticeEvent::Limit,
-                rule: Some(index),
+                rule: Some(*index),
                 mark,
                 text,
             });
@@ -73,10 +73,10 @@ mod tests {
         let rules = vec![(
             id,
             vec![
-                rule(NoticeEvent::End, 15),
-                rule(NoticeEvent::Limit, 15),
+                (0, rule(NoticeEvent::End, 15)),
+                (1000, rule(NoticeEvent::Limit, 15)),
                 // Longer than the limit: it would come with the start.
-                rule(NoticeEvent::Limit, 60),
+                (1001, rule(NoticeEvent::Limit, 60)),
             ],
         )];
         let mut job = JobView::blank(id, "a".to_owned(), "ann".into(), JobState::Running, Time(0));
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(near(minutes(54), &jobs, &rules), []);
         let events = near(minutes(55), &jobs, &rules);
         assert_eq!(events.len(), 1);
-        assert_eq!((events[0].rule, events[0].mark.as_str()), (Some(1), "2"));
+        assert_eq!((events[0].rule, events[0].mark.as_str()), (Some(1000), "2"));
         assert_eq!(events[0].text, "reaches its time limit of 1h in 15m");
         let mut waits = jobs;
         waits[0].elements[0].state = JobState::Pending;

@@ -1,6 +1,8 @@
 //! Sends notices: takes those that are due from the store, has a process of the job's user send each, and records the
-//! result. Also finds the events that come with time: a limit that is near, GPUs that are idle.
+//! result. Also finds the events that come with time: a limit that is near, GPUs that are idle; and has queues act on
+//! the latter.
 
+mod idle_action;
 mod limit;
 mod poll;
 mod process;
@@ -12,24 +14,29 @@ use std::time::Duration;
 
 use muster_backends::driver::Backend;
 use muster_backends::notice::NoticeTask;
-use muster_model::UserName;
+use muster_model::Identity;
 use muster_model::unit::Time;
+use nix::unistd::User;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use idle_action::IdleActions;
 use poll::EventPoller;
 
 use crate::auth::DaemonMode;
 use crate::clock::Clock;
 use crate::dispatch::Handle;
 use crate::failure::ApiFailure;
+use crate::gpu_use::GpuUseMeter;
 use crate::rest::ApiState;
 use crate::store::{DueNotice, HistoryReader, NoticeTry};
 
 /// Most notices that are sent at once.
 const AT_ONCE: usize = 8;
-/// Most of one user: an address that hangs must not keep those of others.
+/// Most of one user or queue: an address that hangs must not keep those of others.
 const OF_EACH_USER: u32 = 2;
+/// Account without rights that sends the notices of queues, where the daemon is root (ADR 0056).
+const SENDER_OF_QUEUES: &str = "nobody";
 /// Shortest time between two reads of the store, where every change of any job may bring a notice.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Longest time between two reads.
@@ -51,12 +58,12 @@ struct NoticeSender {
     program: Vec<OsString>,
     /// Backend, which knows the device files that are closed.
     backend: Arc<dyn Backend>,
-    /// True if the program changes to the user of the notice.
+    /// True if the daemon is root and the program changes to the user of the notice, or to [`SENDER_OF_QUEUES`].
     as_user: bool,
 }
 
 /// Sends notices and polls for timed events until the daemon stops. Without a program nothing is sent.
-pub(crate) fn spawn(app: &ApiState, program: Vec<OsString>) {
+pub(crate) fn spawn(app: &ApiState, program: Vec<OsString>, poll_every: Duration) {
     let poller = EventPoller {
         reader: app.reader.clone(),
         handle: app.handle.clone(),
@@ -64,6 +71,9 @@ pub(crate) fn spawn(app: &ApiState, program: Vec<OsString>) {
         site: app.site.clone(),
         loads: Arc::clone(&app.loads),
         idle: Arc::clone(&app.idle),
+        every: poll_every,
+        gpu_use: GpuUseMeter::default(),
+        actions: IdleActions::default(),
     };
     spawn_until_stop(poller.run(), &app.stop);
     if program.is_empty() {
@@ -119,6 +129,26 @@ impl NoticeSender {
         }
     }
 
+    /// Returns the account that the program changes to; `None` if it stays the daemon's user. A notice of a queue has
+    /// no `sender`: its address must not be known to the job's user, and root must not send it.
+    fn account(&self, sender: Option<Identity>) -> Result<Option<Identity>, String> {
+        if !self.as_user {
+            return Ok(None);
+        }
+        if sender.is_some() {
+            return Ok(sender);
+        }
+        match User::from_name(SENDER_OF_QUEUES) {
+            Ok(Some(found)) => Ok(Some(Identity {
+                user: SENDER_OF_QUEUES.into(),
+                uid: found.uid.as_raw(),
+                gid: found.gid.as_raw(),
+            })),
+            Ok(None) => Err(format!("this machine has no account `{SENDER_OF_QUEUES}`")),
+            Err(error) => Err(format!("cannot look up `{SENDER_OF_QUEUES}`: {error}")),
+        }
+    }
+
     async fn due(&self) -> Result<(Vec<DueNotice>, Option<Time>), ApiFailure> {
         let reader = self.reader.clone();
         let now = self.clock.now();
@@ -151,27 +181,33 @@ impl NoticeSender {
 #[derive(Default)]
 struct Sending {
     processes: JoinSet<NoticeTry>,
-    /// Keys and users of the notices, until the result is written.
-    notices: BTreeSet<(i64, UserName)>,
+    /// Keys of the notices, with the user or queue that each is sent for, until the result is written.
+    notices: BTreeSet<(i64, String)>,
 }
 
 impl Sending {
     /// Starts to send a notice, unless it is being sent or too many are; those are due again later.
     fn start(&mut self, notice: DueNotice, sender: &NoticeSender) {
-        let user = notice.order.notice.user.clone();
-        let of_user = self.notices.iter().filter(|(_, other)| *other == user).count();
+        let sent_for = notice.sent_for();
+        let as_many = self.notices.iter().filter(|(_, other)| *other == sent_for).count();
         let is_sent = self.notices.iter().any(|(id, _)| *id == notice.id);
-        if is_sent || self.notices.len() >= AT_ONCE || of_user >= OF_EACH_USER as usize {
+        if is_sent || self.notices.len() >= AT_ONCE || as_many >= OF_EACH_USER as usize {
             return;
         }
-        self.notices.insert((notice.id, user));
+        self.notices.insert((notice.id, sent_for));
         let program = sender.program.clone();
         let mut order = notice.order.clone();
         order.host.clone_from(&sender.host);
-        order.sender = order.sender.filter(|_| sender.as_user);
+        let account = sender.account(order.sender.take());
         let closed_device_files = sender.backend.closed_device_files();
         self.processes.spawn(async move {
-            let result = process::send(&program, &NoticeTask { order, closed_device_files }).await;
+            let result = match account {
+                Ok(account) => {
+                    order.sender = account;
+                    process::send(&program, &NoticeTask { order, closed_device_files }).await
+                }
+                Err(error) => Err(error),
+            };
             NoticeTry { notice, result }
         });
     }

@@ -58,6 +58,7 @@ pub(super) async fn one(
             .iter()
             .find(|idle| idle.element.job == job)
             .map(|idle| idle.since),
+        gpu_use: read(&app.reader, move |reader| reader.gpu_use(job, now)).await?,
         notices: Vec::new(),
         enforcement: enforcement(&app.backend.capabilities(), spec.as_deref()),
         now,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::extract::State;
 use muster_api::types::GpuLoadList;
-use muster_backends::gpu::load::LoadReader;
+use muster_backends::driver::Backend;
 use muster_model::NodeSpec;
 use muster_model::view::GpuLoadView;
 
@@ -16,39 +16,35 @@ use crate::failure::ApiFailure;
 /// Age up to which loads are given out again: they are those of about a second.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// Reader of loads with what it has read last. Nothing is loaded or read before the first question.
-#[derive(Debug, Default)]
+/// Loads as the backend gives them, with those that it gave last. Nothing is read before the first question.
 pub(crate) struct GpuLoads {
-    state: Mutex<Option<LoadState>>,
-}
-
-#[derive(Debug)]
-struct LoadState {
-    reader: LoadReader,
-    read: Option<(Instant, Vec<GpuLoadView>)>,
+    backend: Arc<dyn Backend>,
+    read: Mutex<Option<(Instant, Vec<GpuLoadView>)>>,
 }
 
 impl GpuLoads {
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
+        Self { backend, read: Mutex::default() }
+    }
+
     /// Returns the loads of the devices of these nodes.
     pub(crate) fn of(&self, nodes: &[NodeSpec]) -> Vec<GpuLoadView> {
         // A reader that panicked has changed nothing.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state =
-            state.get_or_insert_with(|| LoadState { reader: LoadReader::new(), read: None });
-        match &state.read {
+        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
             Some((at, loads)) if at.elapsed() < MAX_AGE => loads.clone(),
             _ => {
                 let loads: Vec<GpuLoadView> =
-                    nodes.iter().flat_map(|node| read(&state.reader, node)).collect();
-                state.read = Some((Instant::now(), loads.clone()));
+                    nodes.iter().flat_map(|node| read(&*self.backend, node)).collect();
+                *last = Some((Instant::now(), loads.clone()));
                 loads
             }
         }
     }
 }
 
-fn read(reader: &LoadReader, node: &NodeSpec) -> Vec<GpuLoadView> {
-    let loads = reader.read(&node.devices).into_iter();
+fn read(backend: &dyn Backend, node: &NodeSpec) -> Vec<GpuLoadView> {
+    let loads = backend.gpu_loads(node).into_iter();
     let view = |(index, load)| GpuLoadView { node: node.name.clone(), index, load };
     (0..).zip(loads).map(view).collect()
 }

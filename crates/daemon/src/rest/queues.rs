@@ -21,6 +21,7 @@ pub(super) async fn list(
     let site = app.site.borrow().clone();
     for queue in &mut queues {
         queue.default_time = access::default_time(&site.queues, &queue.name).map(|(time, _)| time);
+        queue.idle = access::idle_policy(&site.queues, &queue.name);
         queue.access = (!caller.admin).then(|| access_of(&site.queues, &queue.name, &caller));
     }
     Ok(Json(QueueList { now, queues }))
@@ -48,9 +49,10 @@ pub(super) async fn set(
     JsonBody(request): JsonBody<QueuesRequest>,
 ) -> Result<Json<ActionResponse>, ApiFailure> {
     caller.require_admin("change the queues")?;
-    let tree = muster_spec::parse_queues(&request.source, request.file.as_deref())
+    let file = muster_spec::parse_queue_file(&request.source, request.file.as_deref())
         .map_err(|diagnostics| invalid_spec(&diagnostics))?;
-    let mut answer = app.handle.set_queues(Box::new(tree)).await?;
+    let mut answer = app.handle.set_queues(Box::new(file.tree)).await?;
+    app.handle.set_queue_notices(file.notices).await?;
     if let Some(file) = &app.about.queues_file {
         let file = file.display();
         answer.message.push_str(&format!(

@@ -2,11 +2,13 @@
 //! store with a failing one.
 
 use muster_model::unit::Time;
-use muster_model::{JobId, Payload, PayloadId};
+use muster_model::view::MeasuredUse;
+use muster_model::{AttemptId, JobId, Payload, PayloadId};
 use muster_runtime::{Store, StoreError};
+use muster_spec::QueueNotices;
 
 use super::{
-    NoticeTry, Retention, SqliteStore, StoredReport, TimedEvent, metrics, notices, retain,
+    NoticeTry, Retention, SqliteStore, StoredReport, TimedEvent, gpu_use, metrics, notices, retain,
 };
 
 /// Store of the runtime with payloads and retention.
@@ -34,6 +36,18 @@ pub trait StateStore: Store + Send + 'static {
     /// # Errors
     /// When the store cannot be written.
     fn write_notice_tries(&mut self, at: Time, tries: &[NoticeTry]) -> Result<(), StoreError>;
+
+    /// Replaces the rules of the notices of all queues.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn write_queue_notices(&mut self, notices: &QueueNotices) -> Result<(), StoreError>;
+
+    /// Adds the use of GPUs to the accounting of attempts; nothing for those whose accounting is deleted.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    fn write_gpu_use(&mut self, sums: &[(AttemptId, MeasuredUse)]) -> Result<(), StoreError>;
 
     /// Returns ended jobs beyond their retention time; a bounded number per call. Their logs are
     /// deleted before [`StateStore::prune`], so that a crash in between leaves nothing behind.
@@ -65,6 +79,16 @@ impl StateStore for SqliteStore {
 
     fn write_notice_tries(&mut self, at: Time, tries: &[NoticeTry]) -> Result<(), StoreError> {
         notices::write_tries(&mut self.connection, at, tries)
+    }
+
+    fn write_queue_notices(&mut self, notices: &QueueNotices) -> Result<(), StoreError> {
+        self.sync_commits(true)?;
+        notices::write_queue_rules(&mut self.connection, notices)
+    }
+
+    fn write_gpu_use(&mut self, sums: &[(AttemptId, MeasuredUse)]) -> Result<(), StoreError> {
+        self.sync_commits(false)?;
+        gpu_use::write(&mut self.connection, sums)
     }
 
     fn expired(&self, now: Time, retention: &Retention) -> Result<Vec<JobId>, StoreError> {

@@ -120,7 +120,7 @@ fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
         element,
         state: match &outcome {
             outcome if outcome.is_success() => JobState::Done,
-            Outcome::Cancelled { .. } => JobState::Cancelled,
+            Outcome::Cancelled { .. } | Outcome::IdleGpus { .. } => JobState::Cancelled,
             _ => JobState::Failed,
         },
         attempt: row.get(0)?,

@@ -5,6 +5,7 @@
 mod access;
 mod element;
 mod fault;
+mod gpu_use;
 mod high_water;
 mod journal;
 mod lock;

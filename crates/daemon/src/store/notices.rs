@@ -1,4 +1,4 @@
-//! Notices to users: the rules of jobs that have not ended, and the notices that are to be sent or
+//! Notices to users: the rules of jobs that have not ended and of queues, and the notices that are to be sent or
 //! were. Notices are written in the transaction of the event that they are about, so that a crash
 //! neither loses nor invents one. A notice may be sent twice if the daemon ends in between.
 
@@ -8,11 +8,10 @@ use muster_model::notice::{
 };
 use muster_model::unit::{Span, Time};
 use muster_model::view::{JobState, JobView};
-use muster_model::{
-    ElementId, Event, EvictionCause, Identity, JobId, Payload, PayloadId, QueueName,
-};
+use muster_model::{ElementId, Event, EvictionCause, Identity, JobId, QueueName};
 use muster_runtime::engine::AccountingFact;
 use muster_runtime::{JournalBatch, JournalRecord, StoreError};
+use muster_spec::QueueNotices;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +33,12 @@ const WAITS: [Span; 10] = [
     Span::from_secs(43_200),
 ];
 
+/// Index of the first rule of a queue; those of jobs come before.
+const QUEUE_RULES: u32 = 1000;
+
+/// Error of a queue's address, as users see it.
+const HIDDEN_ERROR: &str = "the log of the daemon says why";
+
 /// Longest error that is stored, in characters.
 const ERROR_CHARS: usize = 300;
 
@@ -52,8 +57,38 @@ struct JobNotices {
 pub struct DueNotice {
     /// Key of the notice.
     pub id: i64,
-    /// Order to the process that sends it, with its user as the sender.
+    /// Order to the process that sends it, with the user of the job as the sender; without a sender if it is a rule of
+    /// the queue that sends it.
     pub order: NoticeOrder,
+}
+
+impl DueNotice {
+    /// Returns the user or the queue that the notice is sent for: a name with a blank is a queue.
+    #[must_use]
+    pub fn sent_for(&self) -> String {
+        match &self.order.sender {
+            Some(sender) => sender.user.to_string(),
+            None => format!("queue {}", self.order.notice.queue),
+        }
+    }
+}
+
+/// Rule with what the outbox knows it by.
+struct Addressee {
+    index: u32,
+    rule: NoticeRule,
+    /// User to send it as; `None` for a rule of the queue.
+    sender: Option<Identity>,
+}
+
+impl Addressee {
+    /// Returns the address as users see it.
+    fn label(&self, queue: &QueueName) -> String {
+        match self.sender {
+            Some(_) => self.rule.to.label(),
+            None => format!("{} of queue {queue}", self.rule.to.label()),
+        }
+    }
 }
 
 /// Event of a job that the engine does not report as a fact.
@@ -85,13 +120,15 @@ pub(super) fn write_rules(
     transaction: &Transaction<'_>,
     batch: &JournalBatch,
 ) -> Result<(), StoreError> {
-    let with_rules = |(_, payload): &&(PayloadId, Payload)| !payload.notices.is_empty();
-    for (id, payload) in batch.payloads.iter().filter(with_rules) {
+    for (id, payload) in &batch.payloads {
         let spec = batch.records.iter().find_map(|record| match record {
             JournalRecord::Event(Event::Submitted { job, spec }) if job.0 == id.0 => Some(spec),
             JournalRecord::Event(_) | JournalRecord::Plan(_) => None,
         });
         let Some(spec) = spec else { continue };
+        if payload.notices.is_empty() && queue_rules(transaction, &spec.queue)?.is_empty() {
+            continue;
+        }
         let rules = JobNotices {
             rules: payload.notices.clone(),
             name: spec.name.to_string(),
@@ -105,6 +142,46 @@ pub(super) fn write_rules(
         )?;
     }
     Ok(())
+}
+
+/// Replaces the rules of all queues.
+pub(super) fn write_queue_rules(
+    connection: &mut Connection,
+    notices: &QueueNotices,
+) -> Result<(), StoreError> {
+    let transaction = connection.transaction().map_err(store_error)?;
+    run(&transaction, "DELETE FROM queue_rules", [])?;
+    for (queue, rules) in notices {
+        run(
+            &transaction,
+            "INSERT INTO queue_rules (queue, body) VALUES (?1, ?2)",
+            params![queue.as_str(), encode(rules)?],
+        )?;
+    }
+    transaction.commit().map_err(store_error)
+}
+
+fn queue_rules(connection: &Connection, queue: &QueueName) -> Result<Vec<NoticeRule>, StoreError> {
+    let body: Option<String> = connection
+        .prepare_cached("SELECT body FROM queue_rules WHERE queue = ?1")
+        .and_then(|mut query| query.query_row([queue.as_str()], |row| row.get(0)).optional())
+        .map_err(store_error)?;
+    body.map_or(Ok(Vec::new()), |body| parse(&body))
+}
+
+impl JobNotices {
+    /// Returns the rules of the job, and those that its queue has now.
+    fn addressees(&self, connection: &Connection) -> Result<Vec<Addressee>, StoreError> {
+        let own = (0..).zip(&self.rules).map(|(index, rule)| Addressee {
+            index,
+            rule: rule.clone(),
+            sender: Some(self.identity.clone()),
+        });
+        let of_queue = queue_rules(connection, &self.queue)?;
+        let of_queue = (QUEUE_RULES..).zip(of_queue);
+        let of_queue = of_queue.map(|(index, rule)| Addressee { index, rule, sender: None });
+        Ok(own.chain(of_queue).collect())
+    }
 }
 
 /// Writes the notices of one fact, if its job has rules for it.
@@ -202,7 +279,7 @@ pub(super) fn write_tries(
     transaction.commit().map_err(store_error)
 }
 
-/// Returns the notices that are due, oldest first and so many of each user, and the instant at which the next one
+/// Returns the notices that are due, oldest first and so many of each user or queue, and the instant at which the next one
 /// will be.
 pub(super) fn due(
     connection: &Connection,
@@ -214,7 +291,8 @@ pub(super) fn due(
         .prepare_cached(
             "SELECT id, notice, address, count FROM (
                  SELECT *, row_number() OVER (
-                     PARTITION BY json_extract(notice, '$.user') ORDER BY next, id
+                     PARTITION BY coalesce(json_extract(address, '$[1].user'), 'queue ' || json_extract(notice, '$.queue'))
+                     ORDER BY next, id
                  ) AS turn
                  FROM outbox WHERE address IS NOT NULL AND next <= ?1
              ) WHERE turn <= ?2 ORDER BY next, id",
@@ -230,8 +308,8 @@ pub(super) fn due(
         let (id, notice, address, count): (i64, String, String, u32) = row.map_err(store_error)?;
         let mut notice: Notice = parse(&notice)?;
         notice.count = count;
-        let (to, sender): (NoticeAddress, Identity) = parse(&address)?;
-        let order = NoticeOrder { notice, to, host: String::new(), sender: Some(sender) };
+        let (to, sender): (NoticeAddress, Option<Identity>) = parse(&address)?;
+        let order = NoticeOrder { notice, to, host: String::new(), sender };
         found.push(DueNotice { id, order });
     }
     let next: Option<i64> = connection
@@ -241,10 +319,10 @@ pub(super) fn due(
     Ok((found, next.map(instant)))
 }
 
-/// Returns the jobs that hold resources and have rules: at most as many as fit on the nodes.
+/// Returns the jobs that hold resources and have rules, with the indices of these: at most as many as fit on the nodes.
 pub(super) fn running_with_rules(
     connection: &Connection,
-) -> Result<Vec<(JobId, Vec<NoticeRule>)>, StoreError> {
+) -> Result<Vec<(JobId, Vec<(u32, NoticeRule)>)>, StoreError> {
     let mut query = connection
         .prepare_cached(
             "SELECT job, body FROM notify WHERE job IN (SELECT job FROM attempts WHERE ended IS NULL)
@@ -255,7 +333,8 @@ pub(super) fn running_with_rules(
     rows.map(|row| {
         let (job, body): (i64, String) = row.map_err(store_error)?;
         let job_notices: JobNotices = parse(&body)?;
-        Ok((JobId(unsigned(job)), job_notices.rules))
+        let rules = job_notices.addressees(connection)?.into_iter();
+        Ok((JobId(unsigned(job)), rules.map(|one| (one.index, one.rule)).collect()))
     })
     .collect()
 }
@@ -273,23 +352,24 @@ pub(super) fn waiting(connection: &Connection) -> Result<u64, StoreError> {
 pub(super) fn of_job(connection: &Connection, job: JobId) -> Result<Vec<NoticeView>, StoreError> {
     let mut query = connection
         .prepare_cached(
-            "SELECT notice, place, count, tries, next, error, sent, address IS NULL FROM outbox
+            "SELECT notice, place, count, tries, next, error, sent, address IS NULL, rule FROM outbox
              WHERE job = ?1 ORDER BY id",
         )
         .map_err(store_error)?;
     let rows = query
         .query_map([sql(job.0)], |row| {
+            // The error of a queue's address may have words of it, which belong to the administrator.
+            let is_shown = row.get::<_, u32>(8)? < QUEUE_RULES;
+            let error = row.get::<_, Option<String>>(5)?;
+            let error = error.map(|error| if is_shown { error } else { HIDDEN_ERROR.to_owned() });
             let state = match (row.get::<_, Option<i64>>(6)?, row.get(7)?) {
                 (Some(sent), _) => NoticeState::Sent { at: instant(sent) },
-                (None, true) => NoticeState::GivenUp {
-                    tries: row.get(3)?,
-                    error: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
-                },
-                (None, false) => NoticeState::Waiting {
-                    tries: row.get(3)?,
-                    next: instant(row.get(4)?),
-                    error: row.get(5)?,
-                },
+                (None, true) => {
+                    NoticeState::GivenUp { tries: row.get(3)?, error: error.unwrap_or_default() }
+                }
+                (None, false) => {
+                    NoticeState::Waiting { tries: row.get(3)?, next: instant(row.get(4)?), error }
+                }
             };
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, state))
         })
@@ -337,8 +417,9 @@ impl NewNotice {
         job: &JobNotices,
         (only, mark): (Option<u32>, Option<&str>),
     ) -> Result<(), StoreError> {
-        for (index, rule) in (0..).zip(&job.rules) {
-            if only.is_some_and(|only| only != index) || !is_sent(rule, self.event) {
+        for one in job.addressees(transaction)? {
+            let index = one.index;
+            if only.is_some_and(|only| only != index) || !is_sent(&one.rule, self.event) {
                 continue;
             }
             if mark.is_none() && self.count_to_earlier(transaction, index)? {
@@ -364,8 +445,8 @@ impl NewNotice {
                     self.event.word(),
                     mark,
                     encode(&notice)?,
-                    rule.to.label(),
-                    encode(&(&rule.to, &job.identity))?,
+                    one.label(&job.queue),
+                    encode(&(&one.rule.to, &one.sender))?,
                     sql(self.at.0)
                 ],
             )?;

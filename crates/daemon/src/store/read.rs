@@ -8,7 +8,7 @@ use muster_model::notice::{NoticeRule, NoticeView};
 use muster_model::payload::TaskCommand;
 use muster_model::sweep::Sweep;
 use muster_model::unit::Time;
-use muster_model::view::{HeldGpus, HoldingEnd, JobView};
+use muster_model::view::{HeldGpus, HoldingEnd, JobView, MeasuredUse};
 use muster_model::{
     Attempt, AttemptId, ElementId, JobId, Outcome, OutputFiles, Payload, QueueName,
     TaskEnvironment, TaskPlacement, UserName,
@@ -139,11 +139,11 @@ impl HistoryReader {
         notices::due(&self.lock(), now, of_each_user)
     }
 
-    /// Returns the jobs that hold resources and have rules of notices.
+    /// Returns the jobs that hold resources and have rules of notices, with the indices of the rules.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn running_with_notices(&self) -> Result<Vec<(JobId, Vec<NoticeRule>)>, StoreError> {
+    pub fn running_with_notices(&self) -> Result<Vec<(JobId, Vec<(u32, NoticeRule)>)>, StoreError> {
         notices::running_with_rules(&self.lock())
     }
 
@@ -395,7 +395,7 @@ impl HistoryReader {
         let mut query = connection
             .prepare_cached(
                 "SELECT attempts.user, attempts.queue, job, name, held_from, attempts.ended, gpu_milli,
-                     gpu_milli_ms, outcome
+                     gpu_milli_ms, outcome, measured_milli_ms, busy_milli_ms
                  FROM attempts LEFT JOIN history USING (job)
                  WHERE (attempts.ended IS NULL OR attempts.ended > ?1) AND held_from < ?2",
             )
@@ -415,6 +415,7 @@ impl HistoryReader {
                 from,
                 to,
                 gpu_milli_ms: row.get::<_, Option<i64>>(7)?.map_or(constant, unsigned),
+                measured: measured(row)?,
                 end: HoldingEnd::of(ended.is_some(), outcome.as_ref()),
             })
         };
@@ -430,6 +431,13 @@ impl HistoryReader {
     pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Reads the last two columns of [`HistoryReader::each_held`].
+fn measured(row: &Row<'_>) -> rusqlite::Result<Option<MeasuredUse>> {
+    let measured = row.get::<_, Option<i64>>(9)?.map(unsigned);
+    let busy = row.get::<_, Option<i64>>(10)?.map(unsigned);
+    Ok(measured.map(|measured| MeasuredUse { measured, busy: busy.unwrap_or(0) }))
 }
 
 /// Query for the columns that [`attempt`] reads.

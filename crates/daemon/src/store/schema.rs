@@ -15,8 +15,9 @@ use super::owners;
 /// older binary would look for them elsewhere and count running tasks as lost. Version 4 has owners
 /// with user ids, of which an older binary would use only the name, and `unstarted` in place of
 /// `rests`: an array may be a list of ranges. Version 5 has `reports` and `marks`, version 6 `notify`
-/// and `outbox`.
-pub(super) const SCHEMA_VERSION: u32 = 6;
+/// and `outbox`, version 7 `queue_rules`, and the use of GPUs in
+/// `attempts`.
+pub(super) const SCHEMA_VERSION: u32 = 7;
 
 /// SQL of the tables. Instants are milliseconds since the epoch; texts named `body`, `view`,
 /// `what`, `outcome` and `placement` are JSON.
@@ -69,6 +70,8 @@ CREATE TABLE IF NOT EXISTS marks (
 ) STRICT, WITHOUT ROWID;
 -- rules of the notices of jobs that have not ended; they may hold secrets
 CREATE TABLE IF NOT EXISTS notify (job INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT;
+-- rules of the notices about all jobs of a queue, as the queue file has them; they may hold secrets
+CREATE TABLE IF NOT EXISTS queue_rules (queue TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT, WITHOUT ROWID;
 -- notices about jobs: `address` (with its sender) only until it is sent or given up, `place` without its secrets;
 -- an event with a `mark` has one notice for each rule and mark
 CREATE TABLE IF NOT EXISTS outbox (
@@ -80,12 +83,14 @@ CREATE TABLE IF NOT EXISTS outbox (
 CREATE INDEX IF NOT EXISTS outbox_due ON outbox (next) WHERE address IS NOT NULL;
 -- owner and queue of jobs that have not ended
 CREATE TABLE IF NOT EXISTS live (job INTEGER PRIMARY KEY, user TEXT NOT NULL, queue TEXT NOT NULL) STRICT;
--- every start of every element: what it held, from when to when, and how the element ended after its last one
+-- every start of every element: what it held, from when to when, and how the element ended after its last one; for how
+-- much of that the loads of its GPUs were measured, and in how much of it they were busy (NULL: never measured)
 CREATE TABLE IF NOT EXISTS attempts (
     job INTEGER NOT NULL, element INTEGER NOT NULL, attempt INTEGER NOT NULL,
     user TEXT NOT NULL, queue TEXT NOT NULL,
     held_from INTEGER NOT NULL, running_from INTEGER, ended INTEGER,
     gpu_milli INTEGER NOT NULL, gpu_milli_ms INTEGER, outcome TEXT, placement TEXT NOT NULL,
+    measured_milli_ms INTEGER, busy_milli_ms INTEGER,
     PRIMARY KEY (job, element, attempt)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS attempts_by_end ON attempts (ended);
@@ -131,9 +136,30 @@ pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
         .map_err(store_error)?;
     transaction.execute_batch(&script).map_err(store_error)?;
+    add_gpu_use(&transaction)?;
     owners::add_user_ids(&transaction)?;
     transaction.commit().map_err(store_error)?;
     check_journal_version(connection)
+}
+
+/// Migration from version 6, whose attempts had no use of GPUs. A new file has the columns.
+fn add_gpu_use(transaction: &Transaction<'_>) -> Result<(), StoreError> {
+    let has_columns: bool = transaction
+        .query_row(
+            "SELECT count(*) > 0 FROM pragma_table_info('attempts') WHERE name = 'busy_milli_ms'",
+            [],
+            |row| row.get(0),
+        )
+        .map_err(store_error)?;
+    if has_columns {
+        return Ok(());
+    }
+    transaction
+        .execute_batch(
+            "ALTER TABLE attempts ADD COLUMN measured_milli_ms INTEGER;
+             ALTER TABLE attempts ADD COLUMN busy_milli_ms INTEGER;",
+        )
+        .map_err(store_error)
 }
 
 fn check_journal_version(connection: &Connection) -> Result<(), StoreError> {

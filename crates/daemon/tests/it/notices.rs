@@ -14,7 +14,7 @@ use crate::site::{ANN, BOB, TestSite, until};
 const SECRET: &str = "https://hooks.example.org/secret-path";
 
 /// Returns a program that appends its order to a file.
-fn collects(file: &Path) -> Vec<OsString> {
+pub fn collects(file: &Path) -> Vec<OsString> {
     // In one write, since several run at once.
     program(&format!("order=$(cat); printf '%s\\n' \"$order\" >> {}", file.display()))
 }
@@ -28,7 +28,7 @@ async fn notices(client: &Client, job: JobId) -> Vec<NoticeView> {
 }
 
 /// Waits until every notice of a job is sent; returns them.
-async fn all_sent(client: &Client, job: JobId, count: usize) -> Vec<NoticeView> {
+pub async fn all_sent(client: &Client, job: JobId, count: usize) -> Vec<NoticeView> {
     until(async || {
         let notices = notices(client, job).await;
         let sent = notices.iter().filter(|one| matches!(one.state, NoticeState::Sent { .. }));

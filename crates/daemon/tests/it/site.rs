@@ -14,14 +14,15 @@ use muster_backends::fake::{FakeBackend, FakeWorld};
 use muster_daemon::DaemonMode;
 use muster_daemon::auth::{Peer, Peers};
 use muster_daemon::clock::Clock;
-use muster_daemon::embed::{Core, Parts};
+use muster_daemon::embed::{Core, POLL_EVERY, Parts};
 use muster_daemon::store::{
     NoticeTry, Retention, SqliteStore, StateStore, StoredReport, TimedEvent,
 };
 use muster_model::unit::{Bytes, CpuMilli, Span, Time};
-use muster_model::view::{JobState, JobView};
-use muster_model::{Device, JobId, NodeSpec, Payload, PayloadId, QueueTree, UserName};
+use muster_model::view::{JobState, JobView, MeasuredUse};
+use muster_model::{AttemptId, Device, JobId, NodeSpec, Payload, PayloadId, QueueTree, UserName};
 use muster_runtime::{JournalBatch, Loaded, Receipt, Runtime, SavedState, Store, StoreError};
+use muster_spec::QueueNotices;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
@@ -49,6 +50,8 @@ pub struct TestSite {
     pub default_time: Option<Span>,
     /// Program that sends notices.
     pub notice_program: Vec<OsString>,
+    /// Time between two polls of loads and times.
+    pub poll_every: Duration,
     /// True when the world takes a step whenever a state is waited for. A world that progresses by
     /// itself would run into every time limit at once.
     pub is_stepped: bool,
@@ -85,6 +88,7 @@ impl TestSite {
             retention: Retention::default(),
             default_time: None,
             notice_program: Vec::new(),
+            poll_every: POLL_EVERY,
             is_stepped: false,
             core: None,
         }
@@ -123,6 +127,7 @@ impl TestSite {
             default_time: self.default_time,
             retention: self.retention,
             notice_program: self.notice_program.clone(),
+            poll_every: self.poll_every,
             warnings: Vec::new(),
         })?;
         let users: &[u32] =
@@ -409,6 +414,16 @@ impl StateStore for FaultyStore {
     fn write_notice_tries(&mut self, at: Time, tries: &[NoticeTry]) -> Result<(), StoreError> {
         self.switch.alive()?;
         self.inner.write_notice_tries(at, tries)
+    }
+
+    fn write_queue_notices(&mut self, notices: &QueueNotices) -> Result<(), StoreError> {
+        self.switch.alive()?;
+        self.inner.write_queue_notices(notices)
+    }
+
+    fn write_gpu_use(&mut self, sums: &[(AttemptId, MeasuredUse)]) -> Result<(), StoreError> {
+        self.switch.alive()?;
+        self.inner.write_gpu_use(sums)
     }
 
     fn expired(&self, now: Time, retention: &Retention) -> Result<Vec<JobId>, StoreError> {

@@ -18,8 +18,15 @@ fn open(dir: &Path) -> Result<Runtime<SqliteStore>, StoreError> {
     Runtime::open(SqliteStore::open(dir)?, QueueTree::single())
 }
 
-fn tamper(dir: &Path, statement: &str) {
+pub fn tamper(dir: &Path, statement: &str) {
     Connection::open(dir.join("muster.db")).unwrap().execute_batch(statement).unwrap();
+}
+
+/// Returns the kinds of all records of the journal, oldest first.
+pub fn journal_kinds(site: &TestSite) -> Vec<String> {
+    let connection = Connection::open(site.dir.path().join("muster.db")).unwrap();
+    let mut query = connection.prepare("SELECT kind FROM journal ORDER BY seq").unwrap();
+    query.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
 /// Makes a state directory with a node in it.

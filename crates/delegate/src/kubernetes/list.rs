@@ -160,6 +160,7 @@ impl KubernetesScheduler {
             has_ray: false,
             is_sweep: false,
             idle_since: None,
+            gpu_use: None,
             notices: Vec::new(),
             enforcement: Vec::new(),
         })

@@ -109,6 +109,7 @@ fn held(row: &NativeJob, from: Time, now: Time, is_last: bool, queue: QueueName)
         from,
         to,
         gpu_milli_ms: gpus * 1000 * to.since(from).0,
+        measured: None,
         end,
     }
 }
@@ -150,6 +151,7 @@ fn queue(one: &Association, limits: &ClusterLimits) -> QueueView {
         share_ppm: (one.usage_ppm * 1_000_000).checked_div(one.norm_shares_ppm).unwrap_or(0),
         budget: None,
         default_time: None,
+        idle: None,
         access: None,
     }
 }

@@ -398,6 +398,7 @@ impl SlurmScheduler {
             has_ray,
             is_sweep: false,
             idle_since: None,
+            gpu_use: None,
             notices: Vec::new(),
             enforcement: Vec::new(),
         })

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use muster_model::queue::IdleAction;
 use muster_model::{
-    AttemptId, CommandTarget, Effect, ElementId, IndexRange, JobId, Outcome, StopCause, Time,
-    UserName,
+    AttemptId, CommandTarget, Effect, ElementId, Event, IndexRange, JobId, Outcome, StopCause,
+    Time, UserName,
 };
 
 use super::State;
 use super::attempt::attempt_id;
 use super::entries::EntryOwner;
-use super::job::{AttemptFate, CommonEnd, Element, Phase, RunEnd, RunStage};
+use super::job::{AttemptFate, CommonEnd, Element, Phase, Run, RunEnd, RunStage};
 use super::view::job_view;
 use crate::fact::AccountingFact;
 
@@ -56,6 +57,37 @@ impl State {
         if is_current && goes_on {
             let outcome = Outcome::StoppedEarly { step, why: Arc::clone(why) };
             self.stop(now, job, ordinal, AttemptFate::Cancelled(outcome));
+        }
+    }
+
+    /// Ends or requeues an attempt that leaves its GPUs idle. Ignored when it is not the current one, or is being
+    /// stopped or evicted already.
+    pub(super) fn gpus_idle(&mut self, now: Time, event: &Event) {
+        let Event::GpusIdle { id, queue, gpus, below_percent, after, action } = event else {
+            return;
+        };
+        let job = id.element.job;
+        let Some(ordinal) = self.jobs.ordinal_of(id.element) else { return };
+        let Some(element) = self.jobs.element_mut(job, ordinal) else { return };
+        let is_current = element.phase == Phase::Active && element.attempt == id.attempt.0;
+        let goes_on = |run: &Run| run.fate.is_none() && run.eviction.is_none();
+        if !is_current || !element.run.as_ref().is_some_and(goes_on) {
+            return;
+        }
+        let outcome = Outcome::IdleGpus {
+            queue: queue.clone(),
+            gpus: *gpus,
+            below_percent: *below_percent,
+            after: *after,
+        };
+        match action {
+            IdleAction::Notify => {}
+            IdleAction::Cancel => self.stop(now, job, ordinal, AttemptFate::Cancelled(outcome)),
+            // Started again at once, it would keep the jobs behind it from the GPUs once more.
+            IdleAction::Requeue => {
+                let fate = AttemptFate::IdleRequeued { outcome, wait: *after };
+                self.stop(now, job, ordinal, fate);
+            }
         }
     }
 
@@ -190,14 +222,14 @@ impl State {
         // 1. A cancellation overrides everything; a requeue overrides failures and preemption.
         let cause = match &fate {
             AttemptFate::Cancelled(_) => StopCause::Cancelled,
-            AttemptFate::Requeued => StopCause::Requeued,
+            AttemptFate::Requeued | AttemptFate::IdleRequeued { .. } => StopCause::Requeued,
             AttemptFate::Preempted => StopCause::Preempted,
             AttemptFate::Failed(_) | AttemptFate::Refused { .. } => StopCause::GangFailed,
         };
         let weight = |fate: &AttemptFate| match fate {
             AttemptFate::Failed(_) | AttemptFate::Refused { .. } => 0,
             AttemptFate::Preempted => 1,
-            AttemptFate::Requeued => 2,
+            AttemptFate::Requeued | AttemptFate::IdleRequeued { .. } => 2,
             AttemptFate::Cancelled(_) => 3,
         };
         if run.fate.as_ref().is_none_or(|old| weight(old) < weight(&fate)) {

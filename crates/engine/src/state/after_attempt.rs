@@ -16,6 +16,11 @@ pub(super) enum AfterAttempt {
         outcome: Option<Outcome>,
         restarts: Option<u32>,
     },
+    /// Wait for another attempt, which starts not before an instant.
+    RequeueLater {
+        outcome: Outcome,
+        not_before: Time,
+    },
     End(Outcome),
 }
 
@@ -43,6 +48,9 @@ impl JobRecord {
             AttemptFate::Requeued | AttemptFate::Preempted => {
                 AfterAttempt::Requeue { outcome: None, restarts: None }
             }
+            AttemptFate::IdleRequeued { outcome, wait } => {
+                AfterAttempt::RequeueLater { outcome, not_before: now + wait }
+            }
             AttemptFate::Refused { rank, reason, .. } => {
                 let outcome = Outcome::StartFailed { rank, reason };
                 if is_left { again(outcome, true) } else { AfterAttempt::End(outcome) }
@@ -69,6 +77,7 @@ fn is_restarted(restart: Restart, used: u32, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Idle { .. }
         | Outcome::StoppedEarly { .. }
+        | Outcome::IdleGpus { .. }
         | Outcome::Cancelled { .. }
         | Outcome::DependencyFailed { .. } => false,
         Outcome::Succeeded | Outcome::TimedOut => restart.always,

@@ -235,6 +235,12 @@ impl State {
                 }
                 job.record.requeue(now, ordinal, restarts);
             }
+            Some(AfterAttempt::RequeueLater { outcome, not_before }) => {
+                let Some(job) = self.jobs.get_mut(&id) else { return };
+                job.record.store_outcome(ordinal, outcome);
+                job.record.requeue(now, ordinal, None);
+                job.record.wait_until(ordinal, not_before);
+            }
             Some(AfterAttempt::End(outcome)) => self.end_element(now, id, ordinal, outcome),
             None => {}
         }

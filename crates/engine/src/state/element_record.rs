@@ -53,6 +53,14 @@ impl JobRecord {
         element.phase = phase;
     }
 
+    /// Keeps a waiting element from starting before an instant.
+    pub(super) fn wait_until(&mut self, ordinal: u32, instant: Time) {
+        let element = self.elements.get_mut(&ordinal);
+        if let Some(Phase::Waiting { not_before, .. }) = element.map(|element| &mut element.phase) {
+            *not_before = instant;
+        }
+    }
+
     /// Puts an ended element back to waiting.
     pub(super) fn requeue_ended(&mut self, ordinal: u32) {
         let phase = self.waiting_phase(Time(0));

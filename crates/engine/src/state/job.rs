@@ -201,8 +201,10 @@ pub(crate) enum AttemptFate {
     Preempted,
     /// To run again from the start.
     Requeued,
-    /// A user cancelled it, or an early stop of its sweep.
+    /// A user cancelled it, or an early stop of its sweep, or its queue since its GPUs were idle.
     Cancelled(Outcome),
+    /// Its queue stopped it, since its GPUs were idle; it starts again at the earliest after this time.
+    IdleRequeued { outcome: Outcome, wait: Span },
 }
 
 impl AttemptFate {
@@ -215,6 +217,7 @@ impl AttemptFate {
             AttemptFate::Refused { .. }
             | AttemptFate::Preempted
             | AttemptFate::Requeued
+            | AttemptFate::IdleRequeued { .. }
             | AttemptFate::Cancelled(_) => self,
         }
     }

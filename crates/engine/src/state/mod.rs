@@ -141,6 +141,7 @@ impl State {
             Event::StartOverdue { id, after } => self.start_overdue(now, *id, *after),
             Event::EvictionDue { id } => self.eviction_due(now, *id),
             Event::StopEarly { id, step, why } => self.stop_early(now, *id, *step, why),
+            Event::GpusIdle { .. } => self.gpus_idle(now, event),
             Event::Scaled { job, replicas, by } => self.scaled(now, *job, *replicas, by),
             Event::AdvanceReservationSet(reservation) => self.reservation_set(now, reservation),
             Event::AdvanceReservationPlaced { advance_reservation: reservation, places } => {

@@ -218,9 +218,11 @@ fn attempt(run: &mut Run, names: &mut Redaction) {
         watched: _,
     } = run;
     match fate {
-        Some(AttemptFate::Failed(outcome) | AttemptFate::Cancelled(outcome)) => {
-            redact(outcome, names)
-        }
+        Some(
+            AttemptFate::Failed(outcome)
+            | AttemptFate::Cancelled(outcome)
+            | AttemptFate::IdleRequeued { outcome, wait: _ },
+        ) => redact(outcome, names),
         Some(AttemptFate::Refused { reason, rank: _, node: _ }) => *reason = "".into(),
         Some(AttemptFate::Preempted | AttemptFate::Requeued) | None => {}
     }

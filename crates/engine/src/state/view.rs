@@ -323,7 +323,7 @@ fn element_state(element: &Element) -> JobState {
 fn outcome_state(outcome: &Outcome) -> JobState {
     match outcome {
         outcome if outcome.is_success() => JobState::Done,
-        Outcome::Cancelled { .. } => JobState::Cancelled,
+        Outcome::Cancelled { .. } | Outcome::IdleGpus { .. } => JobState::Cancelled,
         _ => JobState::Failed,
     }
 }

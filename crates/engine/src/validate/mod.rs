@@ -33,6 +33,7 @@ pub(crate) fn validate_event(state: &State, event: &Event) -> Result<(), EventRe
         | Event::Task(_)
         | Event::StartOverdue { .. }
         | Event::StopEarly { .. }
+        | Event::GpusIdle { .. }
         | Event::EvictionDue { .. } => Ok(()),
         Event::NodeLost { node, .. }
         | Event::NodeDrained { node, .. }

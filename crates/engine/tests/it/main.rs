@@ -13,6 +13,7 @@ mod elastic;
 mod evicted;
 mod expected;
 mod explain;
+mod idle_gpus;
 mod life;
 mod patience;
 mod places;

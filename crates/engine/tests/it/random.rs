@@ -7,7 +7,7 @@ use std::sync::Arc;
 use muster_engine::Engine;
 use muster_model::job::{AfterCheckpoint, CheckpointBy, DependencyKind, GpuRequest, Resources};
 use muster_model::queue::{
-    Backfill, Defragment, PlacementPolicy, PlannedRuntimes, QueueBudget, QueueLimits,
+    Backfill, Defragment, IdleAction, PlacementPolicy, PlannedRuntimes, QueueBudget, QueueLimits,
 };
 use muster_model::{
     Array, Bytes, Checkpoint, CommandTarget, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event,
@@ -273,6 +273,21 @@ fn random_topology(rng: &mut TestRng, spec: &JobSpec) -> Topology {
 }
 
 /// Returns a random report of a task of an active attempt.
+/// Returns an action on an attempt for its idle GPUs, seldom on an earlier one.
+fn random_idleness(rng: &mut TestRng, cluster: &TestCluster) -> Option<Event> {
+    let tasks = cluster.engine.expected_tasks();
+    if tasks.is_empty() {
+        return None;
+    }
+    let (mut id, _, _) = rng.pick(&tasks).clone();
+    if rng.chance(5) {
+        id.attempt.0 = id.attempt.0.saturating_sub(1);
+    }
+    let action = *rng.pick(&IdleAction::ALL);
+    let after = Span::from_secs(rng.below(20));
+    Some(Event::GpusIdle { id, queue: "a".into(), gpus: 1, below_percent: 5, after, action })
+}
+
 fn random_report(rng: &mut TestRng, cluster: &TestCluster) -> Option<Event> {
     let tasks = cluster.engine.expected_tasks();
     if tasks.is_empty() {
@@ -331,7 +346,8 @@ fn random_event(
             0 => Event::Release(random_target(rng, cluster)),
             _ => Event::AdminRelease { target: random_target(rng, cluster), by: "cy".into() },
         },
-        32 => match rng.below(4) {
+        32 => match rng.below(5) {
+            4 => random_idleness(rng, cluster)?,
             0 | 1 => Event::Requeue(random_target(rng, cluster)),
             2 => Event::Checkpoint(random_target(rng, cluster)),
             _ => Event::Scaled {

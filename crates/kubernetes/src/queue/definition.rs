@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 use super::{GROUP, NAMESPACES, POLICIES, QUEUES, VERSION, camel};
 
 /// Settings of a queue file that objects express otherwise: by their names, by `namespaces`, or, as
-/// every pod's namespace is its user, not at all.
-const LEFT_OUT: [&str; 5] = ["name", "queues", "users", "groups", "max-protect"];
+/// every pod's namespace is its user, and the scheduler neither reads loads of GPUs nor sends
+/// notices, not at all.
+const LEFT_OUT: [&str; 7] = ["name", "queues", "users", "groups", "max-protect", "idle", "notify"];
 
 /// Keys of a JSON Schema that a definition may have too. It has no `examples`, and unknown fields
 /// are refused by kubectl without `additionalProperties`.

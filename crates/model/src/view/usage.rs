@@ -84,6 +84,34 @@ pub struct UsageRow {
     /// Those of attempts after which the element was to start again: it was preempted, requeued, moved or resized, or its
     /// node or a rank failed. What was computed since the last checkpoint is lost.
     pub restarted_gpu_secs: u64,
+    /// GPU-seconds for which the load of the GPU was polled: part of those that were held.
+    #[serde(default)]
+    pub measured_gpu_secs: u64,
+    /// GPU-seconds in which the GPU computed, of those that were measured; `None` when none was: virtual GPUs, GPUs
+    /// whose driver has no load, and other schedulers.
+    #[serde(default)]
+    pub used_gpu_secs: Option<u64>,
+}
+
+/// Use of the GPUs of a job until now: `muster show`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuUseView {
+    /// GPU-seconds that the job has held.
+    pub held_gpu_secs: u64,
+    /// GPU-seconds for which the load of the GPU was polled.
+    pub measured_gpu_secs: u64,
+    /// GPU-seconds in which the GPU computed, of those that were measured.
+    pub used_gpu_secs: u64,
+}
+
+/// Use of GPUs as polls of their loads saw it, in thousandths of GPUs × milliseconds. A part of a GPU counts as that
+/// part, as busy as the whole GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeasuredUse {
+    /// GPU time between polls that knew the load.
+    pub measured: u64,
+    /// Part of it in which the GPU computed.
+    pub busy: u64,
 }
 
 /// End of an attempt, as far as usage tells it apart.
@@ -106,7 +134,7 @@ impl HoldingEnd {
         match outcome {
             None if has_ended => Self::Restarted,
             None => Self::Open,
-            Some(Outcome::Cancelled { .. }) => Self::Ended,
+            Some(Outcome::Cancelled { .. } | Outcome::IdleGpus { .. }) => Self::Ended,
             Some(outcome) if outcome.is_success() => Self::Ended,
             Some(_) => Self::Failed,
         }
@@ -130,6 +158,8 @@ pub struct HeldGpus {
     pub to: Time,
     /// Thousandths of GPUs × milliseconds that it held until then.
     pub gpu_milli_ms: u64,
+    /// Part of it for which the loads were polled, and in which the GPUs were busy; `None` when they never were.
+    pub measured: Option<MeasuredUse>,
     /// End of the attempt.
     pub end: HoldingEnd,
 }
@@ -153,6 +183,8 @@ struct SumRow {
     held: u128,
     failed: u128,
     restarted: u128,
+    measured: u128,
+    busy: Option<u128>,
 }
 
 impl UsageSum {
@@ -162,7 +194,8 @@ impl UsageSum {
         Self { since, until, by: by.to_vec(), rows: BTreeMap::new() }
     }
 
-    /// Adds the part of an attempt that is in the period. The size of an elastic gang counts as constant in an attempt.
+    /// Adds the part of an attempt that is in the period. The size of an elastic gang counts as constant in an attempt,
+    /// and so does the use of its GPUs.
     /// An attempt shorter than the clock's unit (Slurm's is a second) counts without GPU time.
     pub fn add(&mut self, held: HeldGpus) {
         let from = held.from.max(self.since);
@@ -172,7 +205,8 @@ impl UsageSum {
             return;
         }
         let whole = u128::from(held.to.since(held.from).0).max(1);
-        let part = u128::from(held.gpu_milli_ms) * u128::from(to.since(from).0) / whole;
+        let in_period = |sum: u64| u128::from(sum) * u128::from(to.since(from).0) / whole;
+        let part = in_period(held.gpu_milli_ms);
         let has = |key| self.by.contains(&key);
         let key = (
             has(UsageKey::User).then_some(held.user),
@@ -183,6 +217,10 @@ impl UsageSum {
         row.name = row.name.take().or(held.name);
         row.attempts += 1;
         row.held += part;
+        if let Some(measured) = held.measured {
+            row.measured += in_period(measured.measured);
+            row.busy = Some(row.busy.unwrap_or(0) + in_period(measured.busy));
+        }
         match held.end {
             HoldingEnd::Open | HoldingEnd::Ended => {}
             HoldingEnd::Failed => row.failed += part,
@@ -204,6 +242,8 @@ impl UsageSum {
             gpu_secs: secs(sum.held),
             failed_gpu_secs: secs(sum.failed),
             restarted_gpu_secs: secs(sum.restarted),
+            measured_gpu_secs: secs(sum.measured),
+            used_gpu_secs: sum.busy.map(secs),
         };
         let mut rows: Vec<UsageRow> = self.rows.into_iter().map(row).collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.gpu_secs));
@@ -224,6 +264,7 @@ mod tests {
             from: Time(from * 1000),
             to: Time(to * 1000),
             gpu_milli_ms: gpus * 1000 * (to - from) * 1000,
+            measured: None,
             end,
         }
     }
@@ -264,6 +305,25 @@ mod tests {
             })
             .collect();
         assert_eq!(by_user, [("ann".into(), 3, 200, 80, 40), ("bob".into(), 2, 50, 0, 0)]);
+    }
+
+    #[test]
+    fn use_counts_for_the_period_and_unmeasured_attempts_have_none() {
+        let mut sum = UsageSum::new(Time(100_000), Time(200_000), &[UsageKey::User]);
+        // Half of the attempt is in the period.
+        let measured = MeasuredUse { measured: 8_000 * 80_000, busy: 8_000 * 20_000 };
+        sum.add(HeldGpus {
+            measured: Some(measured),
+            ..held("ann", 1, 50, 150, 8, HoldingEnd::Ended)
+        });
+        sum.add(held("ann", 2, 100, 110, 1, HoldingEnd::Ended));
+        sum.add(held("bob", 3, 100, 110, 1, HoldingEnd::Ended));
+        let rows: Vec<_> = sum
+            .rows()
+            .iter()
+            .map(|row| (row.gpu_secs, row.measured_gpu_secs, row.used_gpu_secs))
+            .collect();
+        assert_eq!(rows, [(410, 320, Some(80)), (10, 0, None)]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ document! {
         /// of the URL takes, else `json`.
         "format" format: FormatWord,
         /// Events: `start`, `end` (failures included), `failure` (any other end than done), `preemption`, `idle` (its
-        /// GPUs do nothing for half an hour) and `limit` (the time limit is near). By default all but `start`.
+        /// GPUs do nothing for half an hour, or as long as its queue says) and `limit` (the time limit is near). By default all but `start`.
         "on" on: OneOrMany<EventWord>,
         /// Time before the time limit at which `limit` is sent. 10m by default.
         "before-limit" before_limit: Length,
@@ -178,7 +178,7 @@ fn webhook(text: &str, format: Option<WebhookFormat>) -> Result<NoticeAddress, &
 }
 
 /// Returns the rules that a job carries.
-pub(super) fn rules(written: &OneOrMany<Notify>, problems: &mut Problems) -> Vec<NoticeRule> {
+pub(crate) fn rules(written: &OneOrMany<Notify>, problems: &mut Problems) -> Vec<NoticeRule> {
     if let Some(extra) = written.0.get(MAX_ADDRESSES) {
         let label = format!("{} addresses; at most {MAX_ADDRESSES}", written.0.len());
         problems.add(Problem::new("`notify` has too many addresses").at(extra.place, label));

@@ -1,12 +1,13 @@
 //! The fields of a queue file. Their combinations are checked in the parent module.
 
-use muster_model::queue::{PlacementPolicy, PlannedRuntimes};
+use muster_model::queue::{IdleAction, PlacementPolicy, PlannedRuntimes};
 use muster_model::{Preemption, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::diagnostic::{Problem, Problems};
 use crate::field::{Field, Many, Named, OneOrMany, Text, Whole, document, inline_schema, parsed};
 use crate::job::fields::{JobName, Length, LengthOrNone, Protect};
+use crate::job::notify::Notify;
 use crate::quantity::{Malformed, parse_instant, parse_whole};
 use crate::suggest::nearest;
 use crate::yaml::{Node, Value};
@@ -93,6 +94,12 @@ document! {
         "max-protect" max_protect: Protect,
         /// Time limit of jobs that do not set one. By default as set by the parent queue.
         "default-time" default_time: Length,
+        /// Policy for jobs that leave all their GPUs idle. By default as set by the parent queue, or
+        /// `{after: 30m, action: notify}`.
+        "idle" idle: IdleDocument,
+        /// Addresses that are told of all jobs of the queue: mail addresses, URLs, or mappings with
+        /// events. By default as set by the parent queue; `none` for no notices.
+        "notify" notify: OneOrMany<Notify>,
         /// Users of a shared daemon who may submit here, in addition to members of `groups`.
         /// Without both, as set by the parent queue.
         "users" users: OneOrMany<Text>,
@@ -100,6 +107,18 @@ document! {
         "groups" groups: OneOrMany<Text>,
         /// Child queues of this queue.
         "queues" queues: Many<Queue>,
+    }
+}
+
+document! {
+    /// Policy for jobs all of whose GPUs are under 5 % busy. It does not apply to services.
+    IdleDocument ("idle") requires [] foreign &[("for", "after"), ("time", "after"), ("do", "action"), ("then", "action")] => {
+        /// Time after which a job counts as idle. 30m by default, at least 1m.
+        "after" after: Length,
+        /// `notify` marks the job and sends its notices (default); `requeue` also stops it, after a
+        /// checkpoint if it has any, and it waits as long as `after` before it may start again;
+        /// `cancel` ends it.
+        "action" action: IdleActionWord,
     }
 }
 
@@ -262,6 +281,25 @@ impl Field for EstimatesRule {
             known.map(|(_, runtimes)| Self(runtimes)).ok_or_else(|| Malformed {
                 label: "expected `requested` or `predicted`".to_owned(),
                 hint: nearest(text, PlannedRuntimes::ALL.map(|(name, _)| name))
+                    .map(|near| format!("did you mean `{near}`?")),
+            })
+        })
+    }
+}
+
+/// Action on idle jobs: `notify`, `requeue` or `cancel`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IdleActionWord(pub(crate) IdleAction);
+
+inline_schema!(IdleActionWord, { "enum": ["notify", "requeue", "cancel"] });
+
+impl Field for IdleActionWord {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        parsed(node, name, "an action on idle jobs", problems, |text| {
+            let known = IdleAction::ALL.into_iter().find(|action| action.word() == text);
+            known.map(Self).ok_or_else(|| Malformed {
+                label: "expected `notify`, `requeue` or `cancel`".to_owned(),
+                hint: nearest(text, IdleAction::ALL.map(IdleAction::word))
                     .map(|near| format!("did you mean `{near}`?")),
             })
         })

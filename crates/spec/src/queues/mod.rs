@@ -6,12 +6,16 @@ mod document;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::queue::{Backfill, Defragment, QueueBudget, QueueLimits, QueueSpec, QueueTree};
+use muster_model::notice::{NoticeAddress, NoticeRule};
+use muster_model::queue::{
+    Backfill, Defragment, IdlePolicy, QueueBudget, QueueLimits, QueueSpec, QueueTree,
+};
 use muster_model::{GpuModel, QueueName, Span, Time};
 
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
 use crate::field::{Field, Item, Located, OneOrMany, ROOT, Text, Whole};
 use crate::job::fields::{Length, duplicates, used_twice};
+use crate::job::notify;
 use crate::site::join;
 use crate::source::Sources;
 use crate::suggest::nearest;
@@ -19,7 +23,8 @@ use crate::yaml;
 
 pub(crate) use document::QueuesDocument;
 use document::{
-    BackfillRule, BudgetDocument, DefragmentDocument, LimitsDocument, Queue, QueueDocument,
+    BackfillRule, BudgetDocument, DefragmentDocument, IdleDocument, LimitsDocument, Queue,
+    QueueDocument,
 };
 
 /// Most queues of one tree, parents included.
@@ -30,19 +35,46 @@ const DEFAULT_HALF_LIFE: Span = Span::from_secs(7 * 86_400);
 const DEFAULT_DEPTH: u32 = 16;
 /// Shortest period of a budget: each refill that a job waits for causes a planning pass.
 const SHORTEST_WINDOW: Span = Span::from_secs(60);
+/// Shortest time after which a job counts as idle: three polls of the loads.
+const SHORTEST_IDLE: Span = Span::from_secs(60);
+
+/// Content of a queue file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueFile {
+    /// Tree of queues.
+    pub tree: QueueTree,
+    /// Rules of notices by leaf. They may hold secrets, so they are not in the tree.
+    pub notices: QueueNotices,
+}
+
+/// Rules of the notices about all jobs of a leaf; a leaf without any is left out.
+pub type QueueNotices = BTreeMap<QueueName, Vec<NoticeRule>>;
+
+/// Reads the tree of a queue file.
+///
+/// # Errors
+/// Everything that is wrong with the file.
+pub fn parse_queues(source: &str, file: Option<&str>) -> Result<QueueTree, Diagnostics> {
+    parse_queue_file(source, file).map(|file| file.tree)
+}
 
 /// Reads a queue file.
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn parse_queues(source: &str, file: Option<&str>) -> Result<QueueTree, Diagnostics> {
+pub fn parse_queue_file(source: &str, file: Option<&str>) -> Result<QueueFile, Diagnostics> {
     let sources = Arc::new(Sources::new(source, file));
     let mut problems = Problems::default();
     let tree = yaml::read_one(&sources, "queues", "queues: [{name: research}]", &mut problems)
         .and_then(|node| QueuesDocument::read(&node, ROOT, &mut problems))
-        .and_then(|document| tree(&document, &mut problems));
+        .and_then(|document| {
+            let mut notices = QueueNotices::new();
+            let items = document.queues.as_ref().map_or(&[][..], |queues| &queues.value.0);
+            collect_notices(items, ("", &[]), &mut notices, &mut problems);
+            Some(QueueFile { tree: tree(&document, &mut problems)?, notices })
+        });
     match tree {
-        Some(tree) => problems.finish(tree, &sources),
+        Some(file) => problems.finish(file, &sources),
         None => Err(problems.into_diagnostics(&sources)),
     }
 }
@@ -89,6 +121,39 @@ fn tree(document: &QueuesDocument, problems: &mut Problems) -> Option<QueueTree>
         queues,
     };
     (problems.len() == before).then_some(tree)
+}
+
+/// Adds the rules of the leaves below a queue, given by its path and its rules.
+fn collect_notices(
+    items: &[Item<Queue>],
+    (parent, inherited): (&str, &[NoticeRule]),
+    notices: &mut QueueNotices,
+    problems: &mut Problems,
+) {
+    for item in items {
+        let queue = &item.value.0;
+        let name = queue.name.as_ref().map_or("", |name| &name.value.0);
+        let path = join(parent, name);
+        let own = queue.notify.as_ref().map(|written| {
+            let rules = notify::rules(&written.value, problems);
+            if rules.iter().any(|rule| matches!(rule.to, NoticeAddress::Command(_))) {
+                problems.add(
+                    Problem::new("`notify` of a queue takes no command")
+                        .at(written.place, "expected mail addresses and URLs")
+                        .hint("a command belongs to a job: it runs as the job's user".to_owned()),
+                );
+            }
+            rules
+        });
+        let rules = own.as_deref().unwrap_or(inherited);
+        match &queue.queues {
+            Some(below) => collect_notices(&below.value.0, (&path, rules), notices, problems),
+            None if rules.is_empty() => {}
+            None => {
+                notices.insert(path.as_str().into(), rules.to_vec());
+            }
+        }
+    }
 }
 
 fn siblings(
@@ -142,6 +207,7 @@ fn queue(document: &QueueDocument, queues: Vec<QueueSpec>, problems: &mut Proble
         protect: document.protect.as_ref().map(|protect| protect.value.0),
         max_protect: document.max_protect.as_ref().map(|protect| protect.value.0),
         default_time: document.default_time.as_ref().and_then(|written| time(written, problems)),
+        idle: document.idle.as_ref().map(|written| idle(&written.value, problems)),
         users: names(document.users.as_ref(), "user", problems)
             .map(|name| name.as_str().into())
             .collect(),
@@ -161,6 +227,20 @@ fn time(written: &Located<Length>, problems: &mut Problems) -> Option<Span> {
         return None;
     }
     Some(written.value.0)
+}
+
+/// Returns the policy for idle jobs.
+fn idle(document: &IdleDocument, problems: &mut Problems) -> IdlePolicy {
+    if let Some(written) = document.after.as_ref().filter(|written| written.value.0 < SHORTEST_IDLE)
+    {
+        let label = format!("the smallest is {SHORTEST_IDLE}: loads are read every 20 s");
+        problems.add(Problem::new("`after` is too short").at(written.place, label));
+    }
+    let default = IdlePolicy::DEFAULT;
+    IdlePolicy {
+        after: document.after.as_ref().map_or(default.after, |written| written.value.0),
+        action: document.action.as_ref().map_or(default.action, |written| written.value.0),
+    }
 }
 
 /// Returns users or groups; the name of an account has no blanks.

@@ -1142,6 +1142,29 @@ fn queue_files() {
     1 | queues: [{name: a, weight: 0}]
       |                            ^ the smallest is 1
     ");
+    assert_snapshot!(queues_complaint("queues: [{name: a, idle: {after: 30s, action: stop}}]"), @r"
+    error: `action` is not an action on idle jobs
+     --> queues.yaml:1:47
+      |
+    1 | queues: [{name: a, idle: {after: 30s, action: stop}}]
+      |                                               ^^^^ expected `notify`, `requeue` or `cancel`
+    ");
+    assert_snapshot!(queues_complaint("queues: [{name: a, notify: {command: echo}}]"), @r"
+    error: `notify` of a queue takes no command
+     --> queues.yaml:1:28
+      |
+    1 | queues: [{name: a, notify: {command: echo}}]
+      |                            ^^^^^^^^^^^^^^^ expected mail addresses and URLs
+      |
+    hint: a command belongs to a job: it runs as the job's user
+    ");
+    assert_snapshot!(queues_complaint("queues: [{name: a, idle: {after: 30s}}]"), @r"
+    error: `after` is too short
+     --> queues.yaml:1:34
+      |
+    1 | queues: [{name: a, idle: {after: 30s}}]
+      |                                  ^^^ the smallest is 1m: loads are read every 20 s
+    ");
     assert_snapshot!(queues_complaint("default-queue: b\nqueues: [{name: a, queues: [{name: b}]}]"), @r"
     error: `default-queue` is not a leaf of this tree
      --> queues.yaml:1:16

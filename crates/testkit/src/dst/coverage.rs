@@ -173,7 +173,7 @@ impl Coverage {
             | Outcome::OutOfMemory { .. }
             | Outcome::Native { .. } => &mut self.failed,
             Outcome::TimedOut => &mut self.timed_out,
-            Outcome::Cancelled { .. } => &mut self.cancelled,
+            Outcome::Cancelled { .. } | Outcome::IdleGpus { .. } => &mut self.cancelled,
             Outcome::Lost { .. } => &mut self.lost_elements,
             Outcome::StartFailed { .. } => &mut self.start_failed,
             Outcome::DependencyFailed { .. } => &mut self.dependency_failed,

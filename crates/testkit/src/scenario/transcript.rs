@@ -247,7 +247,9 @@ fn ended_element(fact: &AccountingFact) -> Option<ElementId> {
 fn how_it_ends(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Succeeded => "ends".to_owned(),
-        Outcome::Idle { .. } | Outcome::StoppedEarly { .. } => format!("ends: {outcome}"),
+        Outcome::Idle { .. } | Outcome::StoppedEarly { .. } | Outcome::IdleGpus { .. } => {
+            format!("ends: {outcome}")
+        }
         Outcome::Cancelled { by } => format!("is cancelled by {by}"),
         other => format!("fails: {other}"),
     }

@@ -32,6 +32,7 @@ impl Ledger {
                 Err("no run has administrators")?
             }
             Event::StopEarly { .. } => Err("no run has sweeps")?,
+            Event::GpusIdle { .. } => Err("no run has loads of GPUs")?,
             Event::Cancel { target, by } => self.cancel(*target, by),
             Event::Requeue(target) => self.requeue(*target),
             Event::QueuesSet(tree) => self.queues_set(tree),
@@ -183,6 +184,7 @@ fn may_outdate_nominations(event: &Event) -> bool {
         | Event::Scaled { .. }
         | Event::Task(_)
         | Event::StopEarly { .. }
+        | Event::GpusIdle { .. }
         | Event::StartOverdue { .. }
         | Event::EvictionDue { .. } => false,
     }

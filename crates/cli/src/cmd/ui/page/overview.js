@@ -54,7 +54,7 @@ function summary(jobs, nodes, unused) {
   return [
     tile("GPUs in use", `${Math.round(used * 10) / 10}`, `of ${devices.length}${out ? `, ${out} out of service` : ""}`),
     tile("idle", idle, idle === 1 ? "GPU" : "GPUs"),
-    unused.length > 0 && tile("held but idle", unused.reduce((sum, each) => sum + each.gpus, 0), "for half an hour"),
+    unused.length > 0 && tile("held but idle", unused.reduce((sum, each) => sum + each.gpus, 0), "longer than their queue allows"),
     states.map((state) => tile(state, (by.get(state) ?? 0).toLocaleString("en"), state === "pending" && queued ? `for ${(Math.round(queued / 100) / 10).toLocaleString("en")} GPUs` : null, `#/jobs?state=${state}`)),
   ];
 }
