@@ -277,7 +277,7 @@ pub enum IdleAction {
     Notify,
     /// Stops the job, after a checkpoint if it saves some. It starts again at the earliest after as long as it was idle.
     Requeue,
-    /// Ends the job.
+    /// Ends the job for good, with its grace.
     Cancel,
 }
 

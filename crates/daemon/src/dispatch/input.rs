@@ -84,7 +84,7 @@ pub(crate) enum DispatcherInput {
     },
     /// Replace the rules of the notices of all queues.
     SetQueueNotices {
-        /// Rules by leaf.
+        /// Rules that replace all earlier ones; a leaf without any is absent.
         notices: QueueNotices,
         /// Channel for the result.
         reply: Reply<()>,

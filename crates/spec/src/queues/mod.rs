@@ -41,7 +41,7 @@ const SHORTEST_IDLE: Span = Span::from_secs(60);
 /// Content of a queue file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueFile {
-    /// Tree of queues.
+    /// Everything that the scheduler needs.
     pub tree: QueueTree,
     /// Rules of notices by leaf. They may hold secrets, so they are not in the tree.
     pub notices: QueueNotices,
