@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::AccountingFact;
 
-/// Ended jobs remembered of each user.
-const REMEMBERED: usize = 64;
-/// Ended jobs on which a prediction rests.
+/// Ended jobs remembered of each user: enough for 128 kinds of jobs.
+const REMEMBERED: usize = 256;
+/// Ended jobs on which a prediction rests, and that are remembered of each kind.
 const ENOUGH: usize = 2;
 
 /// Predicts the run time of a job as the longer one of the last two of its user: of those with the same time limit
@@ -21,7 +21,7 @@ const ENOUGH: usize = 2;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RuntimePredictor {
-    /// Last runs of each user, the latest first.
+    /// Last runs of each user, the latest first; of each kind of job two.
     recent: BTreeMap<UserName, VecDeque<EndedRun>>,
 }
 
@@ -48,6 +48,11 @@ impl RuntimePredictor {
             Some(runs) => runs,
             None => self.recent.entry(user.clone()).or_default(),
         };
+        let mut of_kind = 0;
+        runs.retain(|run| {
+            of_kind += usize::from(run.job == job);
+            run.job != job || of_kind < ENOUGH
+        });
         runs.truncate(REMEMBERED - 1);
         runs.push_front(EndedRun { job, ran });
     }
@@ -152,14 +157,21 @@ mod tests {
     }
 
     #[test]
-    fn old_runs_are_forgotten() {
+    fn rare_jobs_are_remembered_beside_frequent_ones_and_forgotten_at_last() {
         let mut predictor = RuntimePredictor::default();
         let ann = UserName::from("ann");
-        predictor.observe(&ann, like(Some(9000), 4), Span::from_secs(8000));
-        for _ in 0..REMEMBERED {
+        for hours in [2, 3] {
+            predictor.observe(&ann, like(None, 4), Span::from_secs(3600 * hours));
+        }
+        for _ in 0..1000 {
             predictor.observe(&ann, like(Some(900), 1), Span::from_secs(60));
         }
+        assert_eq!(predictor.recent[&ann].len(), 4);
+        assert_eq!(predictor.predict(&ann, like(None, 4)), Some(Span::from_secs(3600 * 3)));
+        for limit in 1..1000 {
+            predictor.observe(&ann, like(Some(limit), 1), Span::from_secs(1));
+        }
         assert_eq!(predictor.recent[&ann].len(), REMEMBERED);
-        assert_eq!(predictor.predict(&ann, like(Some(9000), 4)), Some(Span::from_secs(60)));
+        assert_eq!(predictor.predict(&ann, like(None, 4)), Some(Span::from_secs(1)));
     }
 }
