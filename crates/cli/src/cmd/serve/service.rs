@@ -20,15 +20,21 @@ use crate::exit::Failure;
 /// Name of the unit.
 const NAME: &str = "muster.service";
 
-/// Folder of units that an administrator writes, below the root.
-const OWN_UNITS: &str = "etc/systemd/system";
+/// Unit that an administrator writes.
+const OWN_UNIT: &str = "/etc/systemd/system/muster.service";
 
-/// Folders of units that packages and tarballs bring, below the root.
-const PACKAGED_UNITS: [&str; 3] =
-    ["usr/lib/systemd/system", "lib/systemd/system", "usr/local/lib/systemd/system"];
+/// Changes by `systemctl edit`.
+const CHANGES: &str = "/etc/systemd/system/muster.service.d";
+
+/// Units that packages and tarballs bring.
+const PACKAGED_UNITS: [&str; 3] = [
+    "/usr/lib/systemd/system/muster.service",
+    "/lib/systemd/system/muster.service",
+    "/usr/local/lib/systemd/system/muster.service",
+];
 
 /// Exists while systemd is the init process.
-const SYSTEMD: &str = "run/systemd/system";
+const SYSTEMD: &str = "/run/systemd/system";
 
 /// Longest wait for the first answer: the daemon reads its state, and all devices.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -50,9 +56,6 @@ pub struct ServiceArgs {
     /// Print the unit and the commands of --install or --uninstall, and change nothing
     #[arg(long, requires = "service")]
     dry_run: bool,
-    /// Root of the file system with the units
-    #[arg(long, hide = true, value_name = "DIR", default_value = "/")]
-    service_root: PathBuf,
 }
 
 impl ServiceArgs {
@@ -66,159 +69,144 @@ impl ServiceArgs {
     /// # Errors
     /// When it is refused, or a command fails.
     pub fn run(&self, options: &[String]) -> Result<()> {
-        let machine = Machine { root: self.service_root.clone(), dry_run: self.dry_run };
-        if !self.dry_run {
-            machine.check()?;
+        match (self.dry_run, self.uninstall) {
+            (true, true) => print_removal(),
+            (true, false) => print_installation(options)?,
+            (false, true) => uninstall()?,
+            (false, false) => install(options)?,
         }
-        if self.uninstall { machine.uninstall() } else { machine.install(options) }
+        Ok(())
     }
 }
 
-/// Machine whose units are changed.
-struct Machine {
-    root: PathBuf,
-    /// True to print in place of changing.
-    dry_run: bool,
+/// Returns the unit that starts this program with these options, and the path of the program.
+fn wanted(options: &[String]) -> Result<(String, String)> {
+    let program = program::own_path()?;
+    let own = [program.clone(), "serve".to_owned(), "--system".to_owned()];
+    Ok((unit::render(&[&own[..], options].concat()), program))
 }
 
-impl Machine {
-    fn own_unit(&self) -> PathBuf {
-        self.root.join(OWN_UNITS).join(NAME)
+fn print_installation(options: &[String]) -> Result<()> {
+    // The unit only, so that it can be compared and saved.
+    print!("{}", wanted(options)?.0);
+    eprintln!("would write it to {OWN_UNIT}");
+    for words in [&["daemon-reload"][..], &["enable", "--now", NAME]] {
+        eprintln!("would run: systemctl {}", words.join(" "));
     }
+    Ok(())
+}
 
-    /// Returns the unit of a package or tarball, if there is one.
-    fn packaged_unit(&self) -> Option<PathBuf> {
-        let mut all = PACKAGED_UNITS.iter().map(|folder| self.root.join(folder).join(NAME));
-        all.find(|path| path.exists())
+fn print_removal() {
+    eprintln!("would run: systemctl disable --now {NAME}");
+    eprintln!("would remove {OWN_UNIT}");
+    eprintln!("would run: systemctl daemon-reload");
+}
+
+fn install(options: &[String]) -> Result<()> {
+    check_machine()?;
+    let (wanted, program) = wanted(options)?;
+    program::check(Path::new(&program))?;
+    if let Some(path) = packaged_unit() {
+        return Err(Failure::new(format!("{path} is there already, from a package"))
+            .hint("`systemctl enable --now muster` starts it; `systemctl edit muster` sets its options")
+            .into());
     }
+    let origin = own_unit()?.map(|present| unit::origin(&present, &wanted));
+    if origin == Some(UnitOrigin::ByHand) {
+        return Err(by_hand()
+            .hint(format!(
+                "`muster serve --system --install --dry-run | diff {OWN_UNIT} -` shows the difference; move the file away to replace it"
+            ))
+            .hint("`systemctl edit muster` changes settings without it")
+            .into());
+    }
+    let was_active = is_active();
+    refuse_other_daemon(was_active)?;
+    let is_new = origin != Some(UnitOrigin::Same);
+    if is_new {
+        write(&wanted)?;
+        eprintln!("wrote {OWN_UNIT}");
+    }
+    systemctl(&["daemon-reload"])?;
+    systemctl(&["enable", "--now", NAME])?;
+    if was_active && is_new {
+        systemctl(&["restart", NAME])?;
+    }
+    let socket = wait_for_answer()?;
+    eprintln!("the shared daemon listens on {}, and starts at boot", socket.display());
+    Ok(())
+}
 
-    /// Refuses where a service cannot be set up.
-    fn check(&self) -> Result<()> {
-        if !geteuid().is_root() {
-            return Err(Failure::new("only root may change the services of this machine")
-                .hint("with sudo; or `muster run`, which starts a daemon of your own")
+fn uninstall() -> Result<()> {
+    check_machine()?;
+    let Some(present) = own_unit()? else {
+        if let Some(packaged) = packaged_unit() {
+            return Err(Failure::new(format!("{packaged} belongs to a package"))
+                .hint("`systemctl disable --now muster` stops it; removing the package removes it")
                 .into());
         }
-        if !self.root.join(SYSTEMD).is_dir() {
-            return Err(Failure::new("systemd does not run this machine")
-                .hint("have your init system start `muster serve --system` as root; --dry-run prints the unit")
-                .into());
-        }
-        Ok(())
+        eprintln!("nothing to remove: there is no {OWN_UNIT}");
+        return Ok(());
+    };
+    if unit::origin(&present, "") == UnitOrigin::ByHand {
+        return Err(by_hand()
+            .hint(format!("`systemctl disable --now muster && rm {OWN_UNIT}` removes it"))
+            .into());
     }
+    let running = running_jobs();
+    systemctl(&["disable", "--now", NAME])?;
+    fs::remove_file(OWN_UNIT).context(OWN_UNIT)?;
+    systemctl(&["daemon-reload"])?;
+    eprintln!("stopped, and removed {OWN_UNIT}");
+    if let Some(running) = running.filter(|running| *running > 0) {
+        let verb = if running == 1 { "keeps" } else { "keep" };
+        let jobs = count(running, "job");
+        eprintln!("{jobs} {verb} running, to the end or the time limit; the next daemon finds them");
+    }
+    let state = Paths::system_to_serve()?.state_dir;
+    eprintln!("kept: the state in {}; `rm -r` deletes jobs, accounting and logs", state.display());
+    if Path::new(CHANGES).exists() {
+        eprintln!("kept: {CHANGES}, from `systemctl edit`");
+    }
+    Ok(())
+}
 
-    fn install(&self, options: &[String]) -> Result<()> {
-        let program = program::own_path()?;
-        let own = [program.clone(), "serve".to_owned(), "--system".to_owned()];
-        let wanted = unit::render(&[&own[..], options].concat());
-        if self.dry_run {
-            // The unit only, so that it can be compared and saved.
-            print!("{wanted}");
-            eprintln!("would write it to {}", self.own_unit().display());
-            self.systemctl(&["daemon-reload"])?;
-            return self.systemctl(&["enable", "--now", NAME]);
-        }
-        program::check(Path::new(&program))?;
-        if let Some(path) = self.packaged_unit() {
-            return Err(Failure::new(format!("{} is there already, from a package", path.display()))
-                .hint("`systemctl enable --now muster` starts it; `systemctl edit muster` sets its options")
-                .into());
-        }
-        let path = self.own_unit();
-        let present = read(&path)?;
-        let origin = present.as_deref().map(|present| unit::origin(present, &wanted));
-        if origin == Some(UnitOrigin::ByHand) {
-            return Err(by_hand(&path)
-                .hint(format!(
-                    "`muster serve --system --install --dry-run | diff {} -` shows the difference; move the file away to replace it",
-                    path.display()
-                ))
-                .hint("`systemctl edit muster` changes settings without it")
-                .into());
-        }
-        let was_active = self.is_active();
-        refuse_other_daemon(was_active)?;
-        if origin != Some(UnitOrigin::Same) {
-            write(&path, &wanted)?;
-            eprintln!("wrote {}", path.display());
-        }
-        self.systemctl(&["daemon-reload"])?;
-        self.systemctl(&["enable", "--now", NAME])?;
-        if was_active && origin != Some(UnitOrigin::Same) {
-            self.systemctl(&["restart", NAME])?;
-        }
-        let socket = wait_for_answer()?;
-        eprintln!("the shared daemon listens on {}, and starts at boot", socket.display());
-        Ok(())
+/// Refuses where a service cannot be set up.
+fn check_machine() -> Result<()> {
+    if !geteuid().is_root() {
+        return Err(Failure::new("only root may change the services of this machine")
+            .hint("with sudo; or `muster run`, which starts a daemon of your own")
+            .into());
     }
+    if !Path::new(SYSTEMD).is_dir() {
+        return Err(Failure::new("systemd does not run this machine")
+            .hint("have your init system start `muster serve --system` as root; --dry-run prints the unit")
+            .into());
+    }
+    Ok(())
+}
 
-    fn uninstall(&self) -> Result<()> {
-        let path = self.own_unit();
-        if self.dry_run {
-            self.systemctl(&["disable", "--now", NAME])?;
-            eprintln!("would remove {}", path.display());
-            return self.systemctl(&["daemon-reload"]);
-        }
-        let Some(present) = read(&path)? else {
-            return match self.packaged_unit() {
-                Some(packaged) => {
-                    Err(Failure::new(format!("{} belongs to a package", packaged.display()))
-                        .hint("`systemctl disable --now muster` stops it; removing the package removes it")
-                        .into())
-                }
-                None => {
-                    eprintln!("nothing to remove: there is no {}", path.display());
-                    Ok(())
-                }
-            };
-        };
-        if unit::origin(&present, "") == UnitOrigin::ByHand {
-            return Err(by_hand(&path)
-                .hint(format!("`systemctl disable --now muster && rm {}`", path.display()))
-                .into());
-        }
-        let running = running_jobs();
-        self.systemctl(&["disable", "--now", NAME])?;
-        fs::remove_file(&path).with_context(|| path.display().to_string())?;
-        self.systemctl(&["daemon-reload"])?;
-        eprintln!("stopped, and removed {}", path.display());
-        if let Some(running) = running.filter(|running| *running > 0) {
-            let verb = if running == 1 { "keeps" } else { "keep" };
-            eprintln!("{} {verb} running until their end or time limit; the next daemon finds them", count(running, "job"));
-        }
-        let state = Paths::system_to_serve()?.state_dir;
-        eprintln!("kept: the state in {} (`rm -r` removes jobs, accounting and logs)", state.display());
-        let changes = path.with_extension("service.d");
-        if changes.exists() {
-            eprintln!("kept: {}, from `systemctl edit`", changes.display());
-        }
-        Ok(())
-    }
+/// Returns the unit of a package or tarball, if there is one.
+fn packaged_unit() -> Option<&'static str> {
+    PACKAGED_UNITS.into_iter().find(|path| Path::new(path).exists())
+}
 
-    fn is_active(&self) -> bool {
-        let mut command = Command::new("systemctl");
-        command.args(["is-active", "--quiet", NAME]).stdin(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    }
+fn is_active() -> bool {
+    let mut command = Command::new("systemctl");
+    command.args(["is-active", "--quiet", NAME]).stdin(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
 
-    /// Runs `systemctl`; prints the command instead in a dry run.
-    fn systemctl(&self, words: &[&str]) -> Result<()> {
-        let line = format!("systemctl {}", words.join(" "));
-        if self.dry_run {
-            eprintln!("would run: {line}");
-            return Ok(());
-        }
-        let output = Command::new("systemctl")
-            .args(words)
-            .stdin(Stdio::null())
-            .output()
-            .context("systemctl did not start")?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-        Err(Failure::new(format!("`{line}` failed: {said}")).hint(JOURNAL).into())
+fn systemctl(words: &[&str]) -> Result<()> {
+    let mut command = Command::new("systemctl");
+    let output = command.args(words).stdin(Stdio::null()).output();
+    let output = output.context("systemctl did not start")?;
+    if output.status.success() {
+        return Ok(());
     }
+    let line = format!("systemctl {}", words.join(" "));
+    let reason = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    Err(Failure::new(format!("`{line}` failed: {reason}")).hint(JOURNAL).into())
 }
 
 /// Next step after a failure of the service.
@@ -236,23 +224,24 @@ fn refuse_other_daemon(is_active: bool) -> Result<()> {
     }
 }
 
-fn by_hand(path: &Path) -> Failure {
-    Failure::new(format!("{} was written or changed by hand", path.display()))
+fn by_hand() -> Failure {
+    Failure::new(format!("{OWN_UNIT} was written or changed by hand"))
 }
 
-fn read(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
+/// Returns the text of the administrator's unit, if there is one.
+fn own_unit() -> Result<Option<String>> {
+    match fs::read_to_string(OWN_UNIT) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| path.display().to_string()),
+        Err(error) => Err(error).context(OWN_UNIT),
     }
 }
 
-/// Writes a unit so that systemd never reads half of it.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let new = path.with_extension("service.new");
-    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
-    written.with_context(|| path.display().to_string())
+/// Writes the unit so that systemd never reads half of it.
+fn write(text: &str) -> Result<()> {
+    let new = format!("{OWN_UNIT}.new");
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, OWN_UNIT));
+    written.context(OWN_UNIT)
 }
 
 /// Waits until the daemon answers, and returns its socket.
