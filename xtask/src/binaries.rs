@@ -29,7 +29,7 @@ const PROCESSES_PER_CPU: usize = 2;
 pub const ALL: [&str; 5] = ["--workspace", "--lib", "--bins", "--test", "*"];
 
 /// Targets that need more than cargo, and have a step of their own.
-const WITH_OWN_STEP: [&str; 4] = ["slurm", "kubernetes", "programs", "recipes"];
+const WITH_OWN_STEP: [&str; 5] = ["slurm", "kubernetes", "packages", "programs", "recipes"];
 
 /// A test binary that cargo has built.
 pub struct TestBinary {

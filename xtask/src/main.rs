@@ -9,12 +9,14 @@
 mod arrows;
 mod bench;
 mod binaries;
+mod debian;
 mod demo;
 mod dependencies;
 mod dist;
 mod generated;
 mod kubernetes;
 mod mutants;
+mod packages;
 mod programs;
 mod python;
 mod ray;
@@ -50,8 +52,12 @@ usage: cargo xtask <command>
   mutants --check    check that every mutant still applies and compiles
   bench [--json] [--only NAMES] [--quick] [--instructions] [--list]
                      measure the speed and scaling of the engine, as in docs/PERFORMANCE.md
-  dist               build the release binary with profile-guided optimisation (PGO): two builds and some replays
+  dist               build the release binary with profile-guided optimisation (PGO), and make its packages
+  dist binary        build only that binary: two builds and some replays
+  dist packages [--binary PATH] [--output DIR] [--newest-glibc VERSION] [--fast]
+                     make only the packages, of target/release/muster unless named; --fast compresses little
   demo [--draw]      record docs/demo.txt with a release build as docs/demo.cast, and draw it as docs/demo.svg
+  packages           test the packages: install each in a clean root, run a job there, and remove it
   programs           test shell completions, pages in a real browser, and jobs with environment modules
   recipes            test the recipes of examples/ with the real PyTorch, Lightning, Transformers and Ray
   python [ARG…]      test the Python client of python/ with the real daemon and submitit; arguments are those of pytest
@@ -83,6 +89,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["mutants", "--check"] => mutants::check(&root)?,
         ["mutants", rest @ ..] => return mutants::run(&root, rest),
         ["bench", rest @ ..] => return bench::run(&root, rest),
+        ["packages"] => return packages::run_standalone(&root),
         ["programs"] => return programs::run_standalone(&root),
         ["recipes"] => return recipes::run_standalone(&root),
         ["python", rest @ ..] => return python::run_standalone(&root, rest),
@@ -93,7 +100,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["dependencies"] => dependencies::check(&root)?,
         ["demo"] => demo::record(&root)?,
         ["demo", "--draw"] => demo::draw(&root)?,
-        ["dist"] => dist::run(&root)?,
+        ["dist", rest @ ..] => dist::run(&root, rest)?,
         ["gen"] => generated::write(&root)?,
         ["gen", "--check"] => generated::check(&root)?,
         ["arrows"] => arrows::compare(&root)?,

@@ -92,7 +92,10 @@ fn folder(root: &Path) -> PathBuf {
 }
 
 /// Returns an interpreter that is new enough and can make virtual environments.
-fn system_python() -> Result<&'static Path> {
+///
+/// # Errors
+/// When there is none, and it cannot be installed.
+pub fn system_python() -> Result<&'static Path> {
     let wanted = "venv, ensurepip, sys; assert sys.version_info >= (3, 10)";
     let found = || PYTHONS.iter().map(Path::new).find(|python| venv::imports(python, wanted));
     if let Some(python) = found() {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::kubernetes::test::Preparation;
 use crate::totals::Totals;
 use crate::{
-    binaries, cargo, dependencies, generated, kubernetes, mutants, programs, python, recipes,
+    binaries, cargo, dependencies, generated, kubernetes, mutants, packages, programs, python, recipes,
     slurm, tidy, tools,
 };
 
@@ -101,6 +101,7 @@ impl Suite<'_> {
             });
             self.tests(&binaries::ALL, privileged);
             self.programs();
+            self.packages();
             self.recipes();
             self.python();
             [slurm, kubernetes].map(|step| step.join().expect("the step panics nowhere"))
@@ -165,6 +166,12 @@ impl Suite<'_> {
     fn programs(&mut self) {
         let root = self.root;
         self.count("programs", "cargo xtask programs", |totals| programs::run(root, totals));
+    }
+
+    /// Runs the tests of the packages.
+    fn packages(&mut self) {
+        let root = self.root;
+        self.count("packages", "cargo xtask packages", |totals| packages::run(root, totals));
     }
 
     /// Runs the tests that need PyTorch, Lightning and Transformers.

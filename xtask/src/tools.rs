@@ -68,6 +68,38 @@ pub fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command to its end and returns its standard output.
+///
+/// # Errors
+/// When it does not start, does not succeed (with what it wrote to standard error), or prints no UTF-8.
+pub fn stdout(command: &mut Command) -> Result<String> {
+    let name = command.get_program().display().to_string();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{name} did not start"))?;
+    if !output.status.success() {
+        bail!("{name} failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{name} printed invalid UTF-8"))
+}
+
+/// Installs the packages of programs that are not in `PATH`; each pair is a program and its package.
+///
+/// # Errors
+/// As [`install`].
+pub fn install_missing(programs: &[(&str, &str)]) -> Result<()> {
+    let missing = programs.iter().filter(|(program, _)| !in_path(program));
+    let packages: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    if packages.is_empty() { Ok(()) } else { install(&packages) }
+}
+
+/// Returns true if `PATH` has a program of this name.
+pub fn in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
 /// Returns true when this process runs as root.
 pub fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0")

@@ -14,7 +14,7 @@ use super::cluster::SlurmTestCluster;
 use super::probe::PACKAGES;
 use crate::test_cluster::process;
 use crate::test_cluster::temporary::own_path;
-use crate::tools;
+use crate::{debian, tools};
 
 /// File that marks a complete root.
 const MARK: &str = "etc/muster-slurm-root";
@@ -135,67 +135,21 @@ fn ensure_root(repository: &Path, release: &str) -> Result<PathBuf> {
     if root.exists() {
         fs::remove_dir_all(&root)?;
     }
-    fs::create_dir_all(&root)?;
     let text = root.to_str().context("the folder's name is UTF-8")?;
-    tools::install(&["debootstrap"])?;
-    run_checked(Command::new("debootstrap").args([
-        "--variant=minbase",
-        release,
-        text,
-        &mirror()?,
-    ]))?;
-    let policy = root.join("usr/sbin/policy-rc.d");
-    fs::write(&policy, "#!/bin/sh\nexit 101\n")?;
-    run_checked(Command::new("chmod").arg("+x").arg(&policy))?;
+    debian::bootstrap(release, &root)?;
     let mut install = Command::new("unshare");
     install.args(["--mount", "--propagation", "private", "sh", "-e", "-c", ENTER, "sh", text]);
     install.args(BOUND_TO_INSTALL).args(["--", "env", "DEBIAN_FRONTEND=noninteractive"]);
     install.args(["apt-get", "install", "-y", "--no-install-recommends"]);
-    run_checked(install.args(PACKAGES).args(PACKAGES_OF_TESTS).current_dir("/"))?;
-    run_checked(Command::new("chroot").args([text, "apt-get", "clean"]))?;
+    tools::succeed(install.args(PACKAGES).args(PACKAGES_OF_TESTS).current_dir("/"))?;
+    tools::succeed(Command::new("chroot").args([text, "apt-get", "clean"]))?;
     fs::write(root.join(MARK), format!("{release}\n"))?;
     Ok(root)
-}
-
-fn run_checked(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("{:?}", command.get_program()))?;
-    if !status.success() {
-        bail!("{command:?}: {status}");
-    }
-    Ok(())
-}
-
-/// Returns the Debian mirror of this machine's apt.
-fn mirror() -> Result<String> {
-    let format = "$(ORIGIN)|$(COMPONENT)|$(CODENAME)|$(REPO_URI)";
-    let output = Command::new("apt-get").args(["indextargets", "--format", format]).output()?;
-    let targets = String::from_utf8_lossy(&output.stdout);
-    parse_mirror(&targets).context("apt has no Debian mirror\nhint: apt-get update")
-}
-
-/// Returns the first Debian archive with a main component, without suites such as `-security`.
-fn parse_mirror(targets: &str) -> Option<String> {
-    targets.lines().find_map(|line| {
-        let [origin, component, codename, address] =
-            line.split('|').collect::<Vec<_>>().try_into().ok()?;
-        (origin == "Debian" && component == "main" && !codename.contains('-'))
-            .then(|| address.to_owned())
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_mirror_is_debian_s_main_archive() {
-        let targets = "Other|main|nodistro|https://other.example\n\
-            Debian|main|bookworm-security|http://mirror.example/debian-security/\n\
-            Debian|contrib|bookworm|http://mirror.example/debian/\n\
-            Debian|main|bookworm|http://mirror.example/debian/\n";
-        assert_eq!(parse_mirror(targets).as_deref(), Some("http://mirror.example/debian/"));
-        assert_eq!(parse_mirror("Other|main|x|http://y\n"), None);
-    }
 
     #[test]
     fn a_release_name_is_not_a_path() {

@@ -1,6 +1,10 @@
 //! `muster serve`: runs the daemon in the foreground, or (hidden) in the background when `run`
 //! starts it.
 
+mod program;
+mod service;
+mod unit;
+
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -69,10 +73,16 @@ pub struct ServeArgs {
     /// Use the settings of the last `muster serve`: for daemons that another command starts
     #[arg(long, hide = true, conflicts_with_all = ["default_time", "keep", "keep_jobs", "log_limit", "max_processes"])]
     as_last_time: bool,
+    #[command(flatten)]
+    service: service::ServiceArgs,
 }
 
 /// Runs the daemon until it is stopped.
 pub fn run(args: &ServeArgs) -> Result<u8> {
+    if args.service.is_given() {
+        args.service.run(&args.unit_options()?)?;
+        return Ok(0);
+    }
     if args.accept_older_state {
         return accept_older(args);
     }
@@ -89,6 +99,51 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
         start(args, &paths(args)?, None)?;
     }
     Ok(0)
+}
+
+impl ServeArgs {
+    /// Returns the options of the daemon as words that are read as the same values.
+    fn unit_options(&self) -> Result<Vec<String>> {
+        let queues = self.queues.as_deref().map(program::absolute).transpose()?;
+        let given = [
+            ("--virtual-gpus", self.virtual_gpus.as_ref().map(virtual_gpus)),
+            ("--queues", queues),
+            ("--default-time", self.default_time.map(exact_span)),
+            ("--keep", self.keep.map(exact_span)),
+            ("--keep-jobs", self.keep_jobs.map(|jobs| jobs.to_string())),
+            ("--log-limit", self.log_limit.map(exact_bytes)),
+            ("--max-processes", self.max_processes.map(|processes| processes.to_string())),
+        ];
+        let given = given.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+        Ok(given.flatten().collect())
+    }
+}
+
+fn virtual_gpus(gpus: &VirtualGpus) -> String {
+    let kinds = gpus.kinds.iter().map(|(count, model)| match model {
+        Some(model) => format!("{count}:{model}"),
+        None => count.to_string(),
+    });
+    kinds.collect::<Vec<_>>().join(",")
+}
+
+/// Returns a time without rounding, unlike the text for people.
+fn exact_span(span: Span) -> String {
+    let (number, unit) = exact(span.0, &[(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")]);
+    format!("{number}{unit}")
+}
+
+/// Returns a size without rounding.
+fn exact_bytes(bytes: Bytes) -> String {
+    let (number, unit) = exact(bytes.0, &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")]);
+    format!("{number}{unit}")
+}
+
+/// Returns a number in the largest unit of which it is a multiple.
+fn exact(number: u64, units: &[(u64, &'static str)]) -> (u64, &'static str) {
+    let fits = |(size, _): &&(u64, &str)| number > 0 && number.is_multiple_of(*size);
+    let (size, unit) = units.iter().find(fits).unwrap_or(&units[units.len() - 1]);
+    (number / size, unit)
 }
 
 /// Accepts an older state, and prints the consequences.
@@ -191,4 +246,47 @@ fn redirect(path: &Path) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))?;
     dup2_stdout(&log).context("cannot redirect stdout")?;
     dup2_stderr(&log).context("cannot redirect stderr")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ServeArgs,
+    }
+
+    #[test]
+    fn options_of_the_unit_are_read_as_the_same_values() {
+        let line = "serve --system --install --virtual-gpus 2:a100,7:a100-1g.10gb --queues / --default-time 12h \
+                    --keep 30d --keep-jobs 7 --log-limit 1536KiB --max-processes 0";
+        let args = Line::parse_from(line.split_whitespace()).args;
+        assert!(args.service.is_given());
+        let words = args.unit_options().unwrap().join(" ");
+        let expected = line.trim_start_matches("serve --system --install ");
+        assert_eq!(words, expected.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+
+    #[test]
+    fn times_and_sizes_lose_nothing() {
+        for text in ["90s", "90m", "36h", "250ms", "1d", "0s"] {
+            let span = parse_span(text).unwrap();
+            assert_eq!(parse_span(&exact_span(span)).unwrap(), span, "{text}");
+        }
+        for text in ["0", "1B", "1000KiB", "1025MiB", "3TiB"] {
+            let bytes = parse_bytes(text).unwrap();
+            assert_eq!(parse_bytes(&exact_bytes(bytes)).unwrap(), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_service_needs_system_and_a_dry_run_needs_the_service() {
+        for wrong in ["--install", "--system --dry-run", "--system --install --uninstall"] {
+            assert!(Line::try_parse_from(["serve"].into_iter().chain(wrong.split(' '))).is_err(), "{wrong}");
+        }
+    }
 }

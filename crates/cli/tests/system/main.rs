@@ -14,5 +14,6 @@ mod notices;
 mod privacy;
 mod raw;
 mod restart;
+mod service;
 mod shared;
 mod site;

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: builds the release binary with profile-guided optimisation (PGO): an
+//! Builds the release binary with profile-guided optimisation (PGO): an
 //! instrumented build, replays of generated traces, and a second build with the profile. A pass of
 //! the engine executes some hundred kilobytes of code once and mostly waits for instruction
 //! fetches; PGO places hot code together. Speed is measured in `bench.rs`.
@@ -7,9 +7,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::cargo;
+use super::elf::GlibcVersion;
+use super::old_glibc::OldGlibc;
+use super::options;
+use crate::tools::{stdout, succeed};
 
 /// Replays for the profile: a recipe of `xtask/dist`, and the arguments. `DIR` stands for that
 /// folder.
@@ -33,10 +36,15 @@ const REPLAYS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Builds the binary, and prints its path.
-pub fn run(root: &Path) -> Result<()> {
+/// Builds the binary; returns its path, and the newest glibc that it may need, or `None` if it was
+/// linked to that of this machine.
+///
+/// # Errors
+/// When a build or a replay fails.
+pub fn build(root: &Path) -> Result<(PathBuf, Option<GlibcVersion>)> {
     let rustc = RustcInfo::read()?;
-    let target = root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let target = options::target(root);
+    let linker = OldGlibc::find(root);
     let counts = target.join("dist-counts");
     if counts.exists() {
         std::fs::remove_dir_all(&counts)
@@ -45,7 +53,8 @@ pub fn run(root: &Path) -> Result<()> {
     let binary = target.join(&rustc.host).join("dist/muster");
     // 1. Build the instrumented binary.
     println!("1 of 3: building the instrumented binary");
-    build(root, &rustc, &target, &flags("-Cprofile-generate=", &counts))?;
+    let build = |flags: &OsString| build_with(root, &rustc, &target, linker.as_ref(), flags);
+    build(&flags("-Cprofile-generate=", &counts))?;
     // 2. Record the profile.
     println!("2 of 3: recording the profile");
     for (recipe, args) in REPLAYS {
@@ -55,9 +64,8 @@ pub fn run(root: &Path) -> Result<()> {
     merge(&rustc.profdata, &counts, &merged)?;
     // 3. Build with the profile.
     println!("3 of 3: building the optimised binary");
-    build(root, &rustc, &target, &flags("-Cprofile-use=", &merged))?;
-    println!("{}", binary.display());
-    Ok(())
+    build(&flags("-Cprofile-use=", &merged))?;
+    Ok((binary, linker.map(|_| OldGlibc::VERSION)))
 }
 
 /// Host and tools of the compiler.
@@ -70,12 +78,12 @@ struct RustcInfo {
 
 impl RustcInfo {
     fn read() -> Result<Self> {
-        let about = output_of(Command::new("rustc").arg("-vV"))?;
+        let about = stdout(Command::new("rustc").arg("-vV"))?;
         let host = about
             .lines()
             .find_map(|line| line.strip_prefix("host: "))
             .context("rustc -vV prints no host")?;
-        let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let sysroot = stdout(Command::new("rustc").args(["--print", "sysroot"]))?;
         let profdata =
             Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/llvm-profdata");
         ensure!(
@@ -108,12 +116,24 @@ fn flags(name: &str, path: &Path) -> OsString {
 const FLAG_SEPARATOR: &str = "\u{1f}";
 
 /// Builds `muster` with these flags. With an explicit target, build scripts are built without them.
-fn build(root: &Path, rustc: &RustcInfo, target: &Path, flags: &OsString) -> Result<()> {
-    let args =
-        ["build", "--locked", "--profile", "dist", "--package", "muster", "--target", &rustc.host];
-    let mut build = Command::new(cargo());
-    build.args(args).arg("--target-dir").arg(target).env("CARGO_ENCODED_RUSTFLAGS", flags);
-    run_command(build.current_dir(root))
+fn build_with(
+    root: &Path,
+    rustc: &RustcInfo,
+    target: &Path,
+    linker: Option<&OldGlibc>,
+    flags: &OsString,
+) -> Result<()> {
+    let mut build = match linker {
+        Some(linker) => linker.build(&rustc.host),
+        None => {
+            let mut build = Command::new(crate::cargo());
+            build.args(["build", "--target", &rustc.host]);
+            build
+        }
+    };
+    build.args(["--locked", "--profile", "dist", "--package", "muster"]);
+    build.arg("--target-dir").arg(target).env("CARGO_ENCODED_RUSTFLAGS", flags);
+    succeed(build.current_dir(root))
 }
 
 /// Generates the jobs of a recipe and replays them.
@@ -126,12 +146,12 @@ fn replay(root: &Path, binary: &Path, counts: &Path, recipe: &str, args: &[&str]
         command.env("LLVM_PROFILE_FILE", counts.join("%p.profraw"));
         command
     };
-    run_command(
+    succeed(
         muster().args(["trace", "generate", "--output"]).arg(&trace).arg(dir.join(recipe)),
     )?;
     let dir = dir.display().to_string();
     let args = args.iter().map(|arg| arg.replace("DIR", &dir));
-    output_of(muster().args(["simulate", "--json", "--trace"]).arg(&trace).args(args))?;
+    stdout(muster().args(["simulate", "--json", "--trace"]).arg(&trace).args(args))?;
     Ok(())
 }
 
@@ -141,26 +161,7 @@ fn merge(profdata: &Path, counts: &Path, merged: &Path) -> Result<()> {
     let raw: Vec<_> =
         files.iter().filter(|file| file.extension().is_some_and(|end| end == "profraw")).collect();
     ensure!(!raw.is_empty(), "no profile was written to {}", counts.display());
-    run_command(Command::new(profdata).args(["merge", "--output"]).arg(merged).args(raw))
-}
-
-fn run_command(command: &mut Command) -> Result<()> {
-    let name = command.get_program().display().to_string();
-    let status = command.status().with_context(|| format!("{name} did not start"))?;
-    if !status.success() {
-        bail!("{name} failed: {status}");
-    }
-    Ok(())
-}
-
-/// Runs a program and returns its standard output; fails when the program fails.
-fn output_of(command: &mut Command) -> Result<String> {
-    let name = command.get_program().display().to_string();
-    let out = command.output().with_context(|| format!("{name} did not start"))?;
-    if !out.status.success() {
-        bail!("{name} failed: {}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
-    }
-    String::from_utf8(out.stdout).with_context(|| format!("{name} printed invalid UTF-8"))
+    succeed(Command::new(profdata).args(["merge", "--output"]).arg(merged).args(raw))
 }
 
 #[cfg(test)]
