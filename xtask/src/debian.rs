@@ -37,7 +37,8 @@ fn parse_release(text: &str) -> Option<String> {
 /// Returns the Debian mirror of this machine's apt.
 fn mirror() -> Result<String> {
     let format = "$(ORIGIN)|$(COMPONENT)|$(CODENAME)|$(REPO_URI)";
-    let targets = tools::stdout(Command::new("apt-get").args(["indextargets", "--format", format]))?;
+    let targets =
+        tools::stdout(Command::new("apt-get").args(["indextargets", "--format", format]))?;
     parse_mirror(&targets).context("apt has no Debian mirror\nhint: apt-get update")
 }
 

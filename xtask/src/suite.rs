@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use crate::kubernetes::test::Preparation;
 use crate::totals::Totals;
 use crate::{
-    binaries, cargo, dependencies, generated, kubernetes, mutants, packages, programs, python, recipes,
-    slurm, tidy, tools,
+    binaries, cargo, dependencies, generated, kubernetes, mutants, packages, programs, python,
+    recipes, slurm, tidy, tools,
 };
 
 /// Seed of property tests, fixed so that a result depends on the change alone; `cargo test` uses a

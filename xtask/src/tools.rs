@@ -74,10 +74,8 @@ pub fn succeed(command: &mut Command) -> Result<()> {
 /// When it does not start, does not succeed (with what it wrote to standard error), or prints no UTF-8.
 pub fn stdout(command: &mut Command) -> Result<String> {
     let name = command.get_program().display().to_string();
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("{name} did not start"))?;
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("{name} did not start"))?;
     if !output.status.success() {
         bail!("{name} failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     }

@@ -105,11 +105,9 @@ mod tests {
     fn the_newest_symbol_is_the_oldest_glibc_that_works() {
         let dynamic = " 0x0000000000000001 (NEEDED)  Shared library: [libc.so.6]\n";
         let needs = |versions: &str| format!("{dynamic}{versions}");
-        let version =
-            |name: &str| format!("  0x0010:   Name: {name}  Flags: none  Version: 12\n");
+        let version = |name: &str| format!("  0x0010:   Name: {name}  Flags: none  Version: 12\n");
         // Compared as numbers: 2.9 is older than 2.28.
-        let several =
-            ["GLIBC_2.9", "GLIBC_2.28", "GLIBC_2.2.5", "GCC_3.0"].map(version).concat();
+        let several = ["GLIBC_2.9", "GLIBC_2.28", "GLIBC_2.2.5", "GCC_3.0"].map(version).concat();
         check(&needs(&several), Some(("2.28", &["libc.so.6"])));
         check(&needs(&version("GLIBC_ABI_DT_RELR")), Some(("2.36", &["libc.so.6"])));
         // A private symbol is of one version only.

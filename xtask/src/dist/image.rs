@@ -140,8 +140,10 @@ fn certificates() -> Result<String> {
 
 /// Packs the files of the image. Root owns all but the home, and `/tmp` is open as usual.
 fn pack(release: &Release, root: &Path, archive: &Path) -> Result<()> {
-    let names = fs::read_dir(root)?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
-    let mut names: Vec<_> = names.into_iter().filter(|name| name != "tmp" && name != "home").collect();
+    let names =
+        fs::read_dir(root)?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
+    let mut names: Vec<_> =
+        names.into_iter().filter(|name| name != "tmp" && name != "home").collect();
     names.sort();
     let tar = |action: &str, words: &[&str]| {
         let mut tar = release.command("tar");

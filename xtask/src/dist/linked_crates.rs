@@ -97,9 +97,8 @@ impl LinkedCrates {
         }
         for node in list(&metadata["resolve"]["nodes"]) {
             let Some(id) = node["id"].as_str().and_then(|id| ids.get(id)) else { continue };
-            let is_normal = |edge: &Value| {
-                list(&edge["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())
-            };
+            let is_normal =
+                |edge: &Value| list(&edge["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
             let edges = list(&node["deps"]);
             let edges = edges.iter().filter(|edge| is_normal(edge));
             let found = edges.filter_map(|edge| ids.get(edge["pkg"].as_str()?)).cloned().collect();
@@ -146,7 +145,8 @@ mod tests {
 
     #[test]
     fn the_tree_of_cargo_is_read() {
-        let text = "muster v0.1.0 (/a/crates/cli)\nserde v1.0.229\nserde v1.0.229 (*)\n\nahash v0.8.1+x\n";
+        let text =
+            "muster v0.1.0 (/a/crates/cli)\nserde v1.0.229\nserde v1.0.229 (*)\n\nahash v0.8.1+x\n";
         let expected = [id("muster", "0.1.0"), id("serde", "1.0.229"), id("ahash", "0.8.1+x")];
         assert_eq!(parse_tree(text), BTreeSet::from(expected));
     }

@@ -16,8 +16,7 @@ const NAMES: [&str; 5] = ["license", "licence", "copying", "copyright", "notice"
 /// # Errors
 /// When the folder of a crate cannot be read.
 pub fn text(crates: &LinkedCrates) -> Result<String> {
-    let third: Vec<&LinkedCrate> =
-        crates.0.values().filter(|one| one.checksum.is_some()).collect();
+    let third: Vec<&LinkedCrate> = crates.0.values().filter(|one| one.checksum.is_some()).collect();
     let mut all = String::from(
         "The program muster contains the following crates. SQLite, in libsqlite3-sys, is in the public domain.\n\n",
     );
@@ -42,8 +41,7 @@ fn texts_of(one: &LinkedCrate) -> Result<Vec<String>> {
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     paths.retain(|path| {
         let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
-        path.is_file()
-            && name.is_some_and(|name| NAMES.iter().any(|start| name.starts_with(start)))
+        path.is_file() && name.is_some_and(|name| NAMES.iter().any(|start| name.starts_with(start)))
     });
     paths.sort();
     let texts = paths.iter().map(|path| {
@@ -65,7 +63,10 @@ mod tests {
             let line = format!("\n{} {}: ", one.name, one.version);
             assert_eq!(text.contains(&line), one.checksum.is_some(), "{line}");
         }
-        assert!(text.contains("Permission is hereby granted"), "there is no text of the MIT licence");
+        assert!(
+            text.contains("Permission is hereby granted"),
+            "there is no text of the MIT licence"
+        );
         let separators = text.lines().filter(|line| line.starts_with("----------")).count();
         assert!(separators > 20, "{separators} separators");
     }

@@ -146,9 +146,7 @@ fn replay(root: &Path, binary: &Path, counts: &Path, recipe: &str, args: &[&str]
         command.env("LLVM_PROFILE_FILE", counts.join("%p.profraw"));
         command
     };
-    succeed(
-        muster().args(["trace", "generate", "--output"]).arg(&trace).arg(dir.join(recipe)),
-    )?;
+    succeed(muster().args(["trace", "generate", "--output"]).arg(&trace).arg(dir.join(recipe)))?;
     let dir = dir.display().to_string();
     let args = args.iter().map(|arg| arg.replace("DIR", &dir));
     stdout(muster().args(["simulate", "--json", "--trace"]).arg(&trace).args(args))?;

@@ -169,11 +169,11 @@ impl Release {
         let common = self.common();
         let pages = common.join("share/man/man1");
         tools::succeed(Command::new(self.binary()).args(["man", "--dir"]).arg(&pages))?;
-        let names = fs::read_dir(&pages)?.map(|page| Ok(page?.path())).collect::<Result<Vec<_>>>()?;
+        let names =
+            fs::read_dir(&pages)?.map(|page| Ok(page?.path())).collect::<Result<Vec<_>>>()?;
         tools::succeed(self.command("gzip").args(["-9", "--no-name"]).args(names))?;
         for (shell, place) in COMPLETIONS {
-            let script =
-                tools::stdout(Command::new(self.binary()).args(["completions", shell]))?;
+            let script = tools::stdout(Command::new(self.binary()).args(["completions", shell]))?;
             write(&common.join(place), &script)?;
         }
         let documents = common.join("share/doc/muster");

@@ -136,7 +136,10 @@ mod tests {
     #[test]
     fn a_component_has_the_fields_that_the_format_requires() {
         let sbom = of_this_workspace();
-        assert_eq!((&sbom["bomFormat"], &sbom["specVersion"]), (&json!("CycloneDX"), &json!("1.6")));
+        assert_eq!(
+            (&sbom["bomFormat"], &sbom["specVersion"]),
+            (&json!("CycloneDX"), &json!("1.6"))
+        );
         let components = sbom["components"].as_array().unwrap();
         assert!(components.len() > 150, "{}", components.len());
         for one in components.iter().chain([&sbom["metadata"]["component"]]) {
@@ -151,8 +154,11 @@ mod tests {
     #[test]
     fn references_are_unique_and_every_dependency_has_one() {
         let sbom = of_this_workspace();
-        let mut references = BTreeSet::from([sbom["metadata"]["component"]["bom-ref"].clone()
-            .as_str().unwrap().to_owned()]);
+        let mut references = BTreeSet::from([sbom["metadata"]["component"]["bom-ref"]
+            .clone()
+            .as_str()
+            .unwrap()
+            .to_owned()]);
         for one in sbom["components"].as_array().unwrap() {
             let reference = one["bom-ref"].as_str().unwrap().to_owned();
             assert!(references.insert(reference.clone()), "{reference} is there twice");

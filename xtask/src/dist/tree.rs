@@ -23,7 +23,9 @@ pub fn lay_out(release: &Release, folder: &Path, prefix: &str) -> Result<()> {
     fs::create_dir_all(folder)?;
     let mut copy = release.command("cp");
     // No links: a new link changes the file's times, and another format may be reading it.
-    tools::succeed(copy.args(["--recursive", "--reflink=auto"]).arg(release.common().join(".")).arg(folder))?;
+    tools::succeed(
+        copy.args(["--recursive", "--reflink=auto"]).arg(release.common().join(".")).arg(folder),
+    )?;
     write(&folder.join(UNIT), &unit(release, &format!("{prefix}/bin/muster"))?)
 }
 

@@ -39,7 +39,9 @@ pub fn make(release: &Release) -> Result<()> {
              This package is the program `muster`; the Python client is `muster-client`.\n"
         ),
     )?;
-    let wheel = format!("Wheel-Version: 1.0\nGenerator: muster xtask\nRoot-Is-Purelib: false\nTag: {tag}\n");
+    let wheel = format!(
+        "Wheel-Version: 1.0\nGenerator: muster xtask\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    );
     write(&about.join("WHEEL"), &wheel)?;
     let documents = release.common().join("share/doc/muster");
     for name in ["LICENSE", "THIRD-PARTY.txt"] {

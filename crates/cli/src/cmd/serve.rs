@@ -129,13 +129,17 @@ fn virtual_gpus(gpus: &VirtualGpus) -> String {
 
 /// Returns a time without rounding, unlike the text for people.
 fn exact_span(span: Span) -> String {
-    let (number, unit) = exact(span.0, &[(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")]);
+    let (number, unit) = exact(
+        span.0,
+        &[(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")],
+    );
     format!("{number}{unit}")
 }
 
 /// Returns a size without rounding.
 fn exact_bytes(bytes: Bytes) -> String {
-    let (number, unit) = exact(bytes.0, &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")]);
+    let (number, unit) =
+        exact(bytes.0, &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")]);
     format!("{number}{unit}")
 }
 
@@ -286,7 +290,10 @@ mod tests {
     #[test]
     fn the_service_needs_system_and_a_dry_run_needs_the_service() {
         for wrong in ["--install", "--system --dry-run", "--system --install --uninstall"] {
-            assert!(Line::try_parse_from(["serve"].into_iter().chain(wrong.split(' '))).is_err(), "{wrong}");
+            assert!(
+                Line::try_parse_from(["serve"].into_iter().chain(wrong.split(' '))).is_err(),
+                "{wrong}"
+            );
         }
     }
 }

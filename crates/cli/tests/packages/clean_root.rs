@@ -71,7 +71,10 @@ impl CleanRoot {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", ENTER, "sh"]);
         command.arg(self.path()).args(options).arg("--").args(words).env_clear();
-        command.envs([("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/home/muster")]);
+        command.envs([
+            ("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("HOME", "/home/muster"),
+        ]);
         files::run(&mut command)
     }
 

@@ -25,7 +25,8 @@ fn every_package_has_its_checksum() {
 fn the_bill_of_materials_is_of_the_packaged_binary() {
     let folder = tempfile::tempdir().unwrap();
     let mut tar = Command::new("tar");
-    tar.args(["--extract", "--strip-components=1", "--file"]).arg(files::ending_in("-linux.tar.gz"));
+    tar.args(["--extract", "--strip-components=1", "--file"])
+        .arg(files::ending_in("-linux.tar.gz"));
     files::run(tar.arg("--directory").arg(folder.path()));
     let sum = files::run(Command::new("sha256sum").arg(folder.path().join("bin/muster")));
     let sbom = fs::read(files::ending_in(".cdx.json")).unwrap();

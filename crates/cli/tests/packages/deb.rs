@@ -22,7 +22,9 @@ fn a_shared_daemon_runs_a_job_and_its_state_stays_until_the_package_is_purged() 
     let unit = root.path().join("usr/lib/systemd/system/muster.service");
     let unit = std::fs::read_to_string(unit).unwrap();
     assert!(unit.contains("\nExecStart=/usr/bin/muster serve --system\n"), "{unit}");
-    for file in ["man/man1/muster-run.1.gz", "bash-completion/completions/muster", "doc/muster/copyright"] {
+    for file in
+        ["man/man1/muster-run.1.gz", "bash-completion/completions/muster", "doc/muster/copyright"]
+    {
         assert!(root.path().join("usr/share").join(file).exists(), "{file}");
     }
     first_command::check(&root.script(&first_command::shared("/srv")));

@@ -18,7 +18,8 @@ const EXPECTED: &str = "train.py sees GPUs 0,1";
 /// Writes the job and the stand-in to the folder [`WORK`] of a root.
 pub fn prepare(root: &Path) {
     let readme = files::of_repository("README.md");
-    let (_, job) = readme.split_once("```yaml\n# train.yaml\n").expect("the README has a first job");
+    let (_, job) =
+        readme.split_once("```yaml\n# train.yaml\n").expect("the README has a first job");
     let (job, _) = job.split_once("```").unwrap();
     let work = root.join(WORK);
     fs::create_dir_all(work.join("bin")).unwrap();

@@ -41,7 +41,16 @@ unit=/etc/systemd/system/muster.service
 fn on_machine(script: &str) -> String {
     let script = format!("exec 2>&1\n{MACHINE}\n{script}");
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", &script]);
+    command.args([
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-ec",
+        &script,
+    ]);
     command.args(["sh", env!("CARGO_BIN_EXE_muster")]).stdin(Stdio::null()).env_clear();
     let output = command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -67,7 +76,12 @@ fn the_service_is_set_up_changed_and_removed_while_a_job_runs() {
     }
     assert_eq!(text.matches("the shared daemon listens on /run/muster/muster.sock").count(), 3);
     let (_, removal) = text.split_once("== removal\n").unwrap();
-    for line in ["stopped, and removed /etc", "1 job keeps running", "kept: the state in /var/lib/muster", "nothing to remove"] {
+    for line in [
+        "stopped, and removed /etc",
+        "1 job keeps running",
+        "kept: the state in /var/lib/muster",
+        "nothing to remove",
+    ] {
         assert!(removal.contains(line), "{line}: {removal}");
     }
     let (_, log) = text.split_once("== log\n").unwrap();
@@ -114,7 +128,11 @@ fn a_dry_run_prints_the_unit_and_changes_nothing() {
         "muster serve --system --install --dry-run; muster serve --system --uninstall --dry-run\n\
          ! test -e $unit; ! test -e /opt/log",
     );
-    for line in ["ExecStart=/opt/bin/muster serve --system\n", "would run: systemctl enable --now", "would remove /etc"] {
+    for line in [
+        "ExecStart=/opt/bin/muster serve --system\n",
+        "would run: systemctl enable --now",
+        "would remove /etc",
+    ] {
         assert!(text.contains(line), "{line}: {text}");
     }
 }

@@ -42,8 +42,11 @@ pub fn check(path: &Path) -> Result<()> {
     for part in path.ancestors() {
         let found = fs::symlink_metadata(part).with_context(|| part.display().to_string())?;
         if let Some(reason) = reason_against(found.uid(), found.gid(), found.mode()) {
-            let message =
-                format!("a service of root must not start {}: {} {reason}", path.display(), part.display());
+            let message = format!(
+                "a service of root must not start {}: {} {reason}",
+                path.display(),
+                part.display()
+            );
             return Err(Failure::new(message).hint(HINT).into());
         }
     }
@@ -65,8 +68,9 @@ fn reason_against(uid: u32, gid: u32, mode: u32) -> Option<&'static str> {
 /// # Errors
 /// When it does not exist, or its path is not UTF-8 or has control characters.
 pub fn absolute(file: &Path) -> Result<String> {
-    let absolute: PathBuf =
-        file.canonicalize().map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    let absolute: PathBuf = file
+        .canonicalize()
+        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
     let text = absolute.to_str().filter(|text| !text.contains(char::is_control));
     let text = text.ok_or_else(|| {
         Failure::usage(format!("{} cannot be named in a unit", absolute.display()))

@@ -161,7 +161,9 @@ fn uninstall() -> Result<()> {
     if let Some(running) = running.filter(|running| *running > 0) {
         let verb = if running == 1 { "keeps" } else { "keep" };
         let jobs = count(running, "job");
-        eprintln!("{jobs} {verb} running, to the end or the time limit; the next daemon finds them");
+        eprintln!(
+            "{jobs} {verb} running, to the end or the time limit; the next daemon finds them"
+        );
     }
     let state = Paths::system_to_serve()?.state_dir;
     eprintln!("kept: the state in {}; `rm -r` deletes jobs, accounting and logs", state.display());

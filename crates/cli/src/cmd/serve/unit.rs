@@ -51,11 +51,8 @@ pub fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
-    let escaped = word
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('%', "%%")
-        .replace('$', "$$");
+    let escaped =
+        word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
     format!("\"{escaped}\"")
 }
 
@@ -76,7 +73,10 @@ mod tests {
     #[test]
     fn the_unit_starts_this_program_with_these_options_and_keeps_all_other_settings() {
         let unit = render(&words("/opt/muster serve --system --default-time 12h"));
-        assert!(unit.contains("\nExecStart=/opt/muster serve --system --default-time 12h\n"), "{unit}");
+        assert!(
+            unit.contains("\nExecStart=/opt/muster serve --system --default-time 12h\n"),
+            "{unit}"
+        );
         assert_eq!(unit.matches(START).count(), 1);
         for setting in ["KillMode=process", "Delegate=yes", "StateDirectory=muster", "WantedBy="] {
             assert!(unit.contains(setting), "{setting}");
