@@ -12,9 +12,9 @@ use crate::pool::{HoldKey, Holding};
 use crate::state::State;
 use crate::state::job::{JobRecord, Phase};
 
-/// Wait of a queue head, in multiples of the tree's `patience`, after which planning no longer goes by expected run
-/// times: a week by default. A guard against starvation, no tuning: on SDSC-SP2, where jobs wait for 9 h, a day makes the mean wait longer by a
-/// sixth.
+/// Wait of a queue head, in multiples of the tree's `patience`, after which planning no longer goes by
+/// expected run times: a week by default. It guards against starvation and is no tuning: on SDSC-SP2,
+/// where jobs wait for hours, a day makes the mean wait longer by a sixth.
 const TRUSTED_PATIENCES: u64 = 672;
 
 impl PlanningPass<'_> {
