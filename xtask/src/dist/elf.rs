@@ -13,9 +13,9 @@ use crate::tools;
 /// Version of glibc: `2.28`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GlibcVersion {
-    /// First number.
+    /// Number before the dot.
     pub major: u32,
-    /// Second number.
+    /// Number after the dot.
     pub minor: u32,
 }
 
@@ -23,7 +23,7 @@ pub struct GlibcVersion {
 const PACKED_RELOCATIONS: (&str, GlibcVersion) =
     ("ABI_DT_RELR", GlibcVersion { major: 2, minor: 36 });
 
-/// What the dynamic linker must find.
+/// Libraries that the dynamic linker must find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeededLibraries {
     /// Oldest version of glibc that has all symbols.

@@ -97,7 +97,7 @@ fn fill(release: &Release, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What an image takes from this machine.
+/// Files that an image takes from this machine.
 struct NeededByImage {
     libraries: Vec<PathBuf>,
     certificates: String,
@@ -156,7 +156,8 @@ fn pack(release: &Release, root: &Path, archive: &Path) -> Result<()> {
     tools::succeed(tar("--create", &of_root).args(names))?;
     let open = ["--owner=0", "--group=0", "--mode=1777"];
     tools::succeed(tar("--append", &open).arg("tmp"))?;
-    let (owner, group) = (format!("--owner={USER}"), format!("--group={USER}"));
+    let owner = format!("--owner={USER}");
+    let group = format!("--group={USER}");
     let own = [owner.as_str(), group.as_str(), "--mode=0755", "--no-recursion"];
     tools::succeed(tar("--append", &[&of_root[..], &["--no-recursion"]].concat()).arg("home"))?;
     tools::succeed(tar("--append", &own).arg(HOME))

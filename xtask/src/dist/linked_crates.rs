@@ -17,12 +17,12 @@ const BINARY: &str = "muster";
 /// Name and version of a crate.
 pub type CrateId = (String, String);
 
-/// One crate.
+/// Crate in a binary, as `cargo metadata` describes it.
 #[derive(Clone, Debug)]
 pub struct LinkedCrate {
-    /// Name in Cargo.toml.
+    /// Name as on the registry.
     pub name: String,
-    /// Version.
+    /// Version of the release that Cargo.lock has chosen.
     pub version: String,
     /// SPDX expression of its licence; `None` when it names a file instead.
     pub licence: Option<String>,

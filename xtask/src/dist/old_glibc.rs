@@ -11,7 +11,7 @@ use crate::{cargo, python};
 /// Versions that were tested.
 const PINS: [&str; 2] = ["cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
 
-/// Linker for [`OldGlibc::VERSION`].
+/// Zig as the linker, for binaries that need no glibc newer than [`OldGlibc::VERSION`].
 pub struct OldGlibc {
     /// Folder of `cargo-zigbuild` and of the interpreter that has Zig.
     programs: PathBuf,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::elf::GlibcVersion;
 
-/// What to package, and where to write.
+/// Binary to package, and the folder to write to.
 #[derive(Clone, Debug)]
 pub struct PackageOptions {
     /// The binary that is packaged; debug information and symbols are removed from a copy.

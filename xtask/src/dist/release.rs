@@ -43,7 +43,7 @@ const DOCUMENTS: [(&str, &str); 5] = [
 
 /// Everything that the formats need.
 pub struct Release {
-    /// The repository.
+    /// Top folder of the checkout.
     pub root: PathBuf,
     /// Folder of the packages.
     pub output: PathBuf,

@@ -9,7 +9,7 @@ use super::release::{DESCRIPTION, Release, SUMMARY, write};
 use super::tree;
 use crate::tools;
 
-/// Recipe with placeholders.
+/// Spec file for rpmbuild; `@NAME@` and the like stand for values of the release.
 const SPEC: &str = include_str!("rpm/muster.spec");
 
 /// Makes `muster-VERSION-1.ARCHITECTURE.rpm`.

@@ -49,7 +49,7 @@ impl CleanRoot {
         root
     }
 
-    /// Returns the folder.
+    /// Returns the root of the file system.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

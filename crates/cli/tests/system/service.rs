@@ -86,7 +86,8 @@ fn the_service_is_set_up_changed_and_removed_while_a_job_runs() {
     }
     let (_, log) = text.split_once("== log\n").unwrap();
     let changes: Vec<&str> = log.lines().filter(|line| !line.starts_with("is-active")).collect();
-    let (reload, enable) = ("daemon-reload", "enable --now muster.service");
+    let reload = "daemon-reload";
+    let enable = "enable --now muster.service";
     let restart = "restart muster.service";
     let disable = "disable --now muster.service";
     assert_eq!(changes, [reload, enable, reload, enable, reload, enable, restart, disable, reload]);

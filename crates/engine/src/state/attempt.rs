@@ -85,11 +85,10 @@ impl State {
     ) -> bool {
         let Some(job) = self.jobs.get(&id.element.job) else { return false };
         let Some(ordinal) = job.record.ordinal_of(id.element.index) else { return false };
+        let expected = self.expected_from(now, &job.record);
         // 1. Take the resources; this ends a pending allocation.
         self.end_pending_allocation(now, id.element.job, ordinal);
         self.heads.forget(id.element.job, ordinal);
-        let Some(job) = self.jobs.get(&id.element.job) else { return false };
-        let expected = self.expected_from(now, &job.record);
         let Some(job) = self.jobs.get_mut(&id.element.job) else { return false };
         let record = &mut job.record;
         let end = record.end_from_start();

@@ -8,8 +8,7 @@ use muster_model::job::{Dependency, JobSpec, NodeConstraint};
 use muster_model::notice::NoticeRule;
 use muster_model::payload::TaskCommand;
 use muster_model::{
-    AdvanceReservationName, NodeName, PayloadId, Protection, QueueName, Span, TaskGroup, Time,
-    WorkloadKind,
+    AdvanceReservationName, NodeName, Protection, QueueName, Span, TaskGroup, Time, WorkloadKind,
 };
 
 use crate::access;
@@ -68,14 +67,10 @@ pub(super) fn check(
     // 4. The job.
     let spec = JobSpec {
         name: payload::default_name(document, &commands).into(),
-        user: site.user.clone(),
-        uid: None,
         queue: queue?,
         priority: job.priority.as_ref().map_or(0, |priority| priority.value.0 as i32),
         groups,
         time_limit,
-        // Whoever submits to a site that predicts run times sets it.
-        expected_runtime: None,
         grace: ending.grace,
         constraint,
         array: points.or_else(|| job.array.as_ref().map(|array| array.value.0.clone())),
@@ -85,11 +80,10 @@ pub(super) fn check(
         held: is_set(&job.hold),
         begin: begin(job).and_then(instant),
         protect: job.protect.as_ref().map_or(Protection::None, |protect| protect.value.0),
-        payload: PayloadId(0),
         kind,
         tier: kind::tier(word, job),
         grow_after: grow_after(job),
-        preempts: true,
+        ..JobSpec::plain("", site.user.clone(), Vec::new())
     };
     Some(CheckedJob {
         spec,

@@ -13,7 +13,7 @@ const MARK: &str = "# Written by `muster serve --system --install`; change it wi
 /// Unit file on a machine, compared with the one that would be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitOrigin {
-    /// The same text.
+    /// The file has the text that would be written.
     Same,
     /// Written by an earlier `--install`, and not changed since.
     EarlierInstall,
