@@ -281,7 +281,7 @@ mod tests {
             let span = parse_span(text).unwrap();
             assert_eq!(parse_span(&exact_span(span)).unwrap(), span, "{text}");
         }
-        for text in ["0", "1B", "1000KiB", "1025MiB", "3TiB"] {
+        for text in ["0B", "1B", "1000KiB", "1025MiB", "3TiB"] {
             let bytes = parse_bytes(text).unwrap();
             assert_eq!(parse_bytes(&exact_bytes(bytes)).unwrap(), bytes, "{text}");
         }
