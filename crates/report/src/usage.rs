@@ -227,18 +227,19 @@ mod tests {
     }
 
     fn rows() -> Vec<UsageRow> {
-        let row = |queue: &str, job: u64, name: &str, gpu_secs, used_gpu_secs| UsageRow {
-            queue: Some(queue.into()),
-            job: Some(JobId(job)),
-            name: Some(name.to_owned()),
-            attempts: 2,
-            gpu_secs,
-            failed_gpu_secs: 1800,
-            restarted_gpu_secs: 0,
-            measured_gpu_secs: if used_gpu_secs == None { 0 } else { gpu_secs * 4 / 5 },
-            used_gpu_secs,
-            ..UsageRow::default()
-        };
+        let row =
+            |queue: &str, job: u64, name: &str, gpu_secs, used_gpu_secs: Option<u64>| UsageRow {
+                queue: Some(queue.into()),
+                job: Some(JobId(job)),
+                name: Some(name.to_owned()),
+                attempts: 2,
+                gpu_secs,
+                failed_gpu_secs: 1800,
+                restarted_gpu_secs: 0,
+                measured_gpu_secs: if used_gpu_secs.is_none() { 0 } else { gpu_secs * 4 / 5 },
+                used_gpu_secs,
+                ..UsageRow::default()
+            };
         vec![
             row("lab", 7, "train, \"big\"", 45_000, Some(27_000)),
             row("lab/vision", 8, "eval", 3600, None),

@@ -1,18 +1,18 @@
 //! Notices of time limits that are near.
 
 use muster_model::JobId;
-use muster_model::notice::{NoticeEvent, NoticeRule};
+use muster_model::notice::NoticeEvent;
 use muster_model::unit::Time;
 use muster_model::view::{JobState, JobView};
 
-use crate::store::TimedEvent;
+use crate::store::{NumberedRules, TimedEvent};
 
 /// Returns the events of jobs whose time limits are near. A job of an array has one, for its first
 /// element. A limit not longer than the time before it has none.
 pub(super) fn near(
     now: Time,
     jobs: &[JobView],
-    rules: &[(JobId, Vec<(u32, NoticeRule)>)],
+    rules: &[(JobId, NumberedRules)],
 ) -> Vec<TimedEvent> {
     let mut events = Vec::new();
     for (id, rules) in rules {
@@ -52,7 +52,7 @@ pub(super) fn near(
 #[cfg(test)]
 mod tests {
     use muster_model::ElementId;
-    use muster_model::notice::NoticeAddress;
+    use muster_model::notice::{NoticeAddress, NoticeRule};
     use muster_model::unit::Span;
     use muster_model::view::ElementView;
 

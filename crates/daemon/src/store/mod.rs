@@ -32,7 +32,7 @@ pub use access::StateStore;
 pub use high_water::HighWater;
 pub use lock::{DirLock, holder};
 pub use metrics::{StoredMark, StoredReport};
-pub use notices::{DueNotice, NoticeTry, TimedEvent};
+pub use notices::{DueNotice, NoticeTry, NumberedRules, TimedEvent};
 pub use read::{AttemptRow, EndedJob, HistoryFilter, HistoryReader, HoldingPeriod, StoredCommands};
 pub use retain::Retention;
 

@@ -106,6 +106,9 @@ pub struct TimedEvent {
     pub text: String,
 }
 
+/// Rules of a job and of its queue, each with its index in the outbox.
+pub type NumberedRules = Vec<(u32, NoticeRule)>;
+
 /// Result of a try to send a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoticeTry {
@@ -322,7 +325,7 @@ pub(super) fn due(
 /// Returns the jobs that hold resources and have rules, with the indices of these: at most as many as fit on the nodes.
 pub(super) fn running_with_rules(
     connection: &Connection,
-) -> Result<Vec<(JobId, Vec<(u32, NoticeRule)>)>, StoreError> {
+) -> Result<Vec<(JobId, NumberedRules)>, StoreError> {
     let mut query = connection
         .prepare_cached(
             "SELECT job, body FROM notify WHERE job IN (SELECT job FROM attempts WHERE ended IS NULL)

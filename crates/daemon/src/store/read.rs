@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use muster_model::notice::{NoticeRule, NoticeView};
+use muster_model::notice::NoticeView;
 use muster_model::payload::TaskCommand;
 use muster_model::sweep::Sweep;
 use muster_model::unit::Time;
@@ -19,7 +19,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::fault::{corrupt, store_error};
-use super::notices::{self, DueNotice};
+use super::notices::{self, DueNotice, NumberedRules};
 use super::{BUSY_TIMEOUT, instant, sql, unsigned};
 
 /// Read-only access to the store's projections. Cheap to clone; clones share a connection.
@@ -143,7 +143,7 @@ impl HistoryReader {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn running_with_notices(&self) -> Result<Vec<(JobId, Vec<(u32, NoticeRule)>)>, StoreError> {
+    pub fn running_with_notices(&self) -> Result<Vec<(JobId, NumberedRules)>, StoreError> {
         notices::running_with_rules(&self.lock())
     }
 
