@@ -1,5 +1,5 @@
 //! The same jobs under four kinds of runtime estimates, by the engine: `cargo bench -p muster-sim --bench estimates`. Two
-//! public traces of identical processors under EASY backfilling, two generated mixes of a lab, and Philly.
+//! public traces of identical processors under EASY backfilling, a generated mix of a lab, and Philly.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads files")]
 
@@ -43,11 +43,9 @@ fn main() {
         let cluster = parse_cluster(cluster, None).expect("the cluster is right");
         FleetSite { nodes: cluster.nodes, levels: cluster.levels, tree: QueueTree::single() }
     };
-    for (name, recipe) in [("lab", LAB)] {
-        let recipe = parse_recipe(recipe, None).expect("the recipe is right");
-        let trace: Vec<TraceJob> = generate(&recipe, SEED, None).collect();
-        fleet(name, &site(LAB_CLUSTER), &trace, true);
-    }
+    let recipe = parse_recipe(LAB, None).expect("the recipe is right");
+    let lab: Vec<TraceJob> = generate(&recipe, SEED, None).collect();
+    fleet("lab", &site(LAB_CLUSTER), &lab, true);
     match public::jobs("philly/philly.csv.gz", TraceFormat::Philly) {
         Some(trace) => fleet("philly", &site(PHILLY_CLUSTER), &trace, false),
         None => println!("philly: not measured: the public traces are not there"),
