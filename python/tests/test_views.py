@@ -53,6 +53,7 @@ def test_every_outcome_has_a_code_and_words() -> None:
         "idle": 0,
         "stopped_early": 0,
         "native": 3,
+        "idle_gpus": 125,
     }
     kinds = {variant["properties"]["kind"]["const"] for variant in _variants(SCHEMAS["Outcome"])}
     assert kinds == set(codes)

@@ -31,7 +31,7 @@ def outcome_code(outcome: Outcome) -> int:
         return outcome["code"]
     if kind == "signaled":
         return 128 + outcome["signal"]
-    # 125: lost, not started, or a dependency failed; Muster itself decided.
+    # 125: lost, not started, a dependency failed, or its GPUs were idle; Muster itself decided.
     return _CODES.get(kind, 125)
 
 
@@ -74,5 +74,6 @@ def outcome_text(outcome: Optional[Outcome]) -> str:
         "dependency_failed": f"job {outcome.get('on')} did not end as its dependency requires",
         "stopped_early": f"stopped early at step {outcome.get('step')}: {outcome.get('why')}",
         "native": outcome.get("says", ""),
+        "idle_gpus": f"ended by queue {outcome.get('queue')}: its {outcome.get('gpus')} GPUs were idle",
     }
     return words.get(outcome["kind"], outcome["kind"])

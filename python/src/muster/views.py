@@ -56,6 +56,9 @@ class Outcome(TypedDict, total=False):
     why: str
     state: str
     says: str
+    queue: str
+    gpus: int
+    below_percent: int
 
 
 class ElementView(TypedDict):
@@ -120,14 +123,11 @@ class JobDetail(TypedDict):
     logs: List[str]
 
 
-class _Start(TypedDict):
+class Eta(TypedDict, total=False):
+    """Expected start; it cannot become later if it is `reserved` and not `predicted`, which is there only if true."""
+
     reserved: bool
     start: int
-
-
-class Eta(_Start, total=False):
-    """Expected start; it cannot become later if it is `reserved` and not `predicted`."""
-
     predicted: bool
 
 
