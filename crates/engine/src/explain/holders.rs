@@ -31,7 +31,8 @@ pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
             .map(|task| u64::from(task.devices.len()) * u64::from(task.share.0))
             .sum();
         if milli > 0 {
-            held.insert((holding.end.at(now), holding.element), milli);
+            // Its limit, whatever run time is predicted.
+            held.insert((state.latest_end(now, holding), holding.element), milli);
         }
     }
     let spec = |id: ElementId| state.jobs.get(&id.job).map(|job| &*job.record.spec);

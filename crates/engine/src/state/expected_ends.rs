@@ -71,6 +71,7 @@ impl State {
     /// Returns the latest end of a holding, whatever is expected.
     pub(crate) fn latest_end(&self, now: Time, holding: &Holding) -> Time {
         let run = self.jobs.element(holding.element).and_then(|element| element.run.as_ref());
+        let run = run.filter(|run| run.ended.is_none());
         run.map_or(holding.end, |run| run.end.into()).at(now)
     }
 
