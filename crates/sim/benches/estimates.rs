@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads files")]
 
 mod public;
+mod sites;
 
 use muster_model::QueueTree;
 use muster_model::queue::PlannedRuntimes;
@@ -15,6 +16,7 @@ use muster_sim::fleet::{
 use muster_sim::trace::generate;
 use muster_spec::recipe::parse_recipe;
 use muster_spec::{TraceFormat, TraceJob, parse_cluster};
+use sites::{LAB, LAB_CLUSTER, PHILLY_CLUSTER};
 
 /// Kinds of estimates, and whether they are drawn.
 const KINDS: [(&str, Estimates, bool); 4] = [
@@ -90,18 +92,3 @@ fn show(name: &str, kind: &str, wait_secs: &Spread, slowdown: &Spread) {
         slowdown.mean
     );
 }
-
-const LAB_CLUSTER: &str =
-    "nodes:\n- {name: 'n[1-16]', cpus: 128, memory: 2TiB, gpus: 8, gpu: h100}\n";
-const PHILLY_CLUSTER: &str =
-    "nodes:\n- {name: 'n[1-80]', cpus: 64, memory: 512GiB, gpus: 8, gpu: p100}\n";
-/// The mix of docs/simulate.md, longer. Run times do not depend on the user, so the last ones say little.
-const LAB: &str = "\
-length: 14d
-every: 150s
-users: 30
-classes:
-- {name: small, weight: 85, gpus: 1, runtime: {median: 30m, p95: 8h, max: 1d}, overestimate: 4}
-- {name: node, weight: 10, gpus: 8, runtime: {median: 1h, p95: 8h, max: 1d}, overestimate: 4}
-- {name: gang, weight: 5, gpus: 8, tasks: [2, 4], runtime: {median: 1h, p95: 6h, max: 12h}, overestimate: 4}
-";

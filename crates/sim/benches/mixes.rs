@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads files")]
 
 mod public;
+mod sites;
 
 use std::process::ExitCode;
 
@@ -17,12 +18,9 @@ use muster_sim::fleet::{
 use muster_sim::trace::generate;
 use muster_spec::recipe::parse_recipe;
 use muster_spec::{TraceFormat, TraceJob, parse_cluster, parse_queues};
+use sites::{LAB, LAB_CLUSTER, PHILLY_CLUSTER};
 
 const SCHEDULERS: [&str; 6] = ["muster", "kueue-tas", "kai", "slurm", "kube-gang", "kueue"];
-const LAB_CLUSTER: &str =
-    "nodes:\n- {name: 'n[1-16]', cpus: 128, memory: 2TiB, gpus: 8, gpu: h100}\n";
-const PHILLY_CLUSTER: &str =
-    "nodes:\n- {name: 'n[1-80]', cpus: 64, memory: 512GiB, gpus: 8, gpu: p100}\n";
 /// Three teams with 16 nodes, time limits up to seven times the run times.
 const TEAMS: &str = "\
 length: 14d
@@ -33,16 +31,6 @@ classes:
 - {name: nlp, weight: 30, gpus: 1, queue: nlp, runtime: {median: 1h, p95: 12h, max: 2d}, overestimate: 7}
 - {name: node, weight: 12, gpus: 8, queue: nlp, runtime: {median: 2h, p95: 12h, max: 1d}, overestimate: 7}
 - {name: gang, weight: 4, gpus: 8, tasks: [2, 4, 8], queue: core, runtime: {median: 2h, p95: 12h, max: 1d}, overestimate: 7}
-";
-/// The mix of docs/simulate.md, longer.
-const LAB: &str = "\
-length: 14d
-every: 150s
-users: 30
-classes:
-- {name: small, weight: 85, gpus: 1, runtime: {median: 30m, p95: 8h, max: 1d}, overestimate: 4}
-- {name: node, weight: 10, gpus: 8, runtime: {median: 1h, p95: 8h, max: 1d}, overestimate: 4}
-- {name: gang, weight: 5, gpus: 8, tasks: [2, 4], runtime: {median: 1h, p95: 6h, max: 12h}, overestimate: 4}
 ";
 const TEAM_QUEUES: &str = "\
 queues:

@@ -32,7 +32,7 @@ fn a_job_passes_if_it_is_expected_to_end_in_time() {
     let mut cluster = waiting_gang(predicting("15m"));
     let wide = cluster.element("wide", 0);
     let explanation = cluster.engine.explain(cluster.now, wide).unwrap();
-    // Who holds what it needs, and until when at the latest: that is by the time limit.
+    // A holder of what it needs is listed with the end of its time limit.
     assert_eq!(explanation.holders[0].ends_by, Some(cluster.now + span("100s")));
     let eta = explanation.eta;
     assert_eq!(
