@@ -8,6 +8,7 @@
 mod admission_policy;
 mod anti_affinity;
 pub mod checkpoint;
+pub mod device;
 pub mod documents;
 pub mod group;
 pub mod import;

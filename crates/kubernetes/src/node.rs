@@ -7,6 +7,7 @@ use muster_model::gpu_model::{self, normalise_label};
 use muster_model::{GpuModel, NodeName};
 use serde::Deserialize;
 
+use crate::device;
 use crate::object::Metadata;
 use crate::resources::{Quantities, Text};
 
@@ -26,7 +27,9 @@ const MIG_PREFIX: &str = "nvidia.com/mig-";
 /// Returns true for a resource whose units are GPUs or slices of GPUs.
 #[must_use]
 pub fn is_gpu(resource: &str) -> bool {
-    GPU_RESOURCES.contains(&resource) || resource.starts_with(MIG_PREFIX)
+    GPU_RESOURCES.contains(&resource)
+        || resource.starts_with(MIG_PREFIX)
+        || device::is_gpu(resource)
 }
 
 /// Node, as far as scheduling reads it.
@@ -42,6 +45,8 @@ pub struct NodeFacts {
     pub allocatable: Quantities,
     /// Reason for which the node takes no pods at all: cordoned, or not ready.
     pub out_of_service: Option<String>,
+    /// Models of GPUs that pods claim, by the resource that stands for them.
+    pub device_models: BTreeMap<Arc<str>, GpuModel>,
 }
 
 /// Taint of a node.
@@ -133,15 +138,19 @@ impl NodeText {
             labels: self.metadata.labels,
             taints,
             out_of_service,
+            device_models: BTreeMap::new(),
         })
     }
 }
 
 impl NodeFacts {
-    /// Returns the model of the GPUs that a resource of this node counts, from the labels of
-    /// NVIDIA's GPU feature discovery and AMD's node labeller; `gpu` without them.
+    /// Returns the model of the GPUs that a resource of this node counts, from their driver's claims or
+    /// the labels of NVIDIA's GPU feature discovery and AMD's node labeller; `gpu` without them.
     #[must_use]
     pub fn model(&self, resource: &str) -> GpuModel {
+        if let Some(model) = self.device_models.get(resource) {
+            return model.clone();
+        }
         let whole = self.model_label(resource).map(|(_, model)| model);
         let whole = whole.unwrap_or_else(|| GpuModel::from("gpu"));
         match resource.strip_prefix(MIG_PREFIX) {

@@ -47,6 +47,8 @@ pub struct PodFacts {
     pub host_ports: Vec<Arc<str>>,
     /// Persistent volume claims, by name in its namespace.
     pub claims: Vec<Arc<str>>,
+    /// Claims of devices.
+    pub device_claims: Vec<DeviceClaim>,
     /// Groups of pods of which at most one runs per node, by an opaque key.
     pub apart: Vec<Arc<str>>,
     /// Priority, from its priority class.
@@ -65,6 +67,20 @@ pub struct PodFacts {
     pub gang: Option<GangRef>,
     /// First constraint that is not supported.
     pub not_understood: Option<String>,
+}
+
+/// Claim of devices that a pod names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceClaim {
+    /// A claim that users made.
+    Named(Arc<str>),
+    /// A claim of the pod's own.
+    OfTemplate {
+        /// Template that it is made from.
+        template: Arc<str>,
+        /// Name of the claim once it is made.
+        made: Option<Arc<str>>,
+    },
 }
 
 /// Stage in the life of a pod.
@@ -174,10 +190,28 @@ pub struct PodText {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: String,
     conditions: Vec<Condition>,
+    resource_claim_statuses: Vec<ClaimStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimStatus {
+    name: String,
+    resource_claim_name: Option<Arc<str>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ResourceClaim {
+    name: String,
+    resource_claim_name: Option<Arc<str>>,
+    resource_claim_template_name: Option<Arc<str>>,
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -207,7 +241,7 @@ struct Spec {
     scheduling_gates: Vec<IgnoredAny>,
     scheduling_group: Option<SchedulingGroup>,
     topology_spread_constraints: Vec<SpreadConstraint>,
-    resource_claims: Vec<IgnoredAny>,
+    resource_claims: Vec<ResourceClaim>,
     volumes: Vec<Volume>,
     #[serde(flatten)]
     others: BTreeMap<String, IgnoredAny>,
@@ -333,6 +367,7 @@ impl PodText {
             rule,
             host_ports: self.spec.host_ports(),
             claims: self.spec.claims(&self.metadata.name),
+            device_claims: self.device_claims(),
             apart: apart.unwrap_or_default(),
             priority: self.spec.priority,
             preempts: self.spec.preemption_policy.as_deref() != Some(priority::NEVER),
@@ -344,6 +379,21 @@ impl PodText {
             uid: self.metadata.uid,
             created: self.metadata.creation_timestamp.unwrap_or_default(),
         }
+    }
+
+    fn device_claims(&self) -> Vec<DeviceClaim> {
+        let made = |name: &str| {
+            let status = self.status.resource_claim_statuses.iter().find(|one| one.name == name);
+            status.and_then(|status| status.resource_claim_name.clone())
+        };
+        let of = |claim: &ResourceClaim| match &claim.resource_claim_template_name {
+            Some(template) => DeviceClaim::OfTemplate {
+                template: Arc::clone(template),
+                made: made(&claim.name),
+            },
+            None => DeviceClaim::Named(claim.resource_claim_name.clone().unwrap_or_default()),
+        };
+        self.spec.resource_claims.iter().map(of).collect()
     }
 
     fn apart(&self) -> Result<Vec<Arc<str>>, String> {
@@ -401,8 +451,9 @@ impl Spec {
 
     /// Returns the first constraint that is not supported.
     fn not_understood(&self) -> Option<String> {
-        if !self.resource_claims.is_empty() {
-            return Some("resource claims (DRA)".to_owned());
+        let mut fields = self.resource_claims.iter().flat_map(|claim| claim.others.keys());
+        if let Some(field) = fields.next() {
+            return Some(format!("the field `spec.resourceClaims[].{field}`"));
         }
         let affinity = self.affinity.pod_affinity.as_ref();
         if affinity

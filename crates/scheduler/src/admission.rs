@@ -14,7 +14,7 @@ use muster_model::{JobId, Span, Time};
 use crate::gang::{GangKey, Pod, Request};
 use crate::job;
 use crate::nodes::Take;
-use crate::observation::{Action, PodId, WorkloadId};
+use crate::observation::{Action, Observation, PodId, WorkloadId};
 use crate::scheduler::Scheduler;
 
 /// Longest time between two pods of a workload that was resumed, until all are there. Controllers make
@@ -201,13 +201,22 @@ impl Scheduler {
     /// that need more than their template says are planned anew.
     fn take_places(&mut self, now: Time, key: &GangKey) {
         let Some(job) = self.expected_job(key) else { return };
-        let mut arrivals: Vec<&PodFacts> =
-            self.real_pods(key).filter(|pod| pod.is_waiting()).map(|pod| &pod.facts).collect();
-        if arrivals.len() < self.batches[&job].pods.len() {
+        let mut arrivals: Vec<PodFacts> = self
+            .real_pods(key)
+            .filter(|pod| pod.is_waiting())
+            .map(|pod| pod.facts.clone())
+            .collect();
+        if arrivals.len() < self.batches[&job].pods.len()
+            || arrivals.iter().any(|pod| self.devices.awaited(pod).is_some())
+        {
             return;
         }
+        // One that cannot get its devices suits no place.
+        arrivals = arrivals.iter().filter_map(|pod| self.devices.resolve(pod).ok()).collect();
+        self.describe_nodes();
         arrivals.sort_by(|a, b| (a.index, &a.created, &a.key).cmp(&(b.index, &b.created, &b.key)));
-        let Some(pods) = self.matched(job, arrivals.into()) else {
+        let planned = self.planned(job);
+        let Some(pods) = self.matched(job, &planned, arrivals.iter().collect()) else {
             self.end_batch(now, job);
             return;
         };
@@ -219,8 +228,23 @@ impl Scheduler {
         self.send_bindings(job);
     }
 
+    /// Returns what was planned for the expected pods of a job, by rank.
+    fn planned(&mut self, job: JobId) -> Vec<Take> {
+        let expected = self.batches[&job].pods.iter().filter_map(|pod| self.pods.get(pod));
+        let of = |pod: &Pod| {
+            let resolved = self.devices.resolve(&pod.facts);
+            job::take(resolved.as_ref().unwrap_or(&pod.facts))
+        };
+        expected.map(of).collect()
+    }
+
     /// Returns a real pod for each rank of a job, of those that need no more than was planned.
-    fn matched(&self, job: JobId, arrivals: VecDeque<&PodFacts>) -> Option<Vec<ObjectKey>> {
+    fn matched(
+        &self,
+        job: JobId,
+        planned: &[Take],
+        arrivals: VecDeque<&PodFacts>,
+    ) -> Option<Vec<ObjectKey>> {
         let batch = &self.batches[&job];
         let placed = batch.placed.as_ref()?;
         let mut free: Vec<(Take, VecDeque<&PodFacts>)> = Vec::new();
@@ -232,18 +256,17 @@ impl Scheduler {
             }
         }
         let mut pods = Vec::new();
-        for (expected, (node, _)) in batch.pods.iter().zip(&placed.places) {
-            let planned = job::take(&self.pods.get(expected)?.facts);
+        for (planned, (node, _)) in planned.iter().zip(&placed.places) {
             let suits = |facts: &PodFacts| {
                 facts.not_understood.is_none()
                     && self.volumes.rule(facts).is_ok_and(|rule| self.nodes.suits(node, &rule))
             };
             let fits = |(demand, alike): &&mut (Take, VecDeque<&PodFacts>)| {
-                demand.fits_in(&planned) && alike.front().is_some_and(|facts| suits(facts))
+                demand.fits_in(planned) && alike.front().is_some_and(|facts| suits(facts))
             };
             // Those that are planned exactly so come first: larger places are left to larger pods.
             let exact =
-                free.iter().position(|(demand, alike)| *demand == planned && !alike.is_empty());
+                free.iter().position(|(demand, alike)| demand == planned && !alike.is_empty());
             let found = match exact.and_then(|at| free.get_mut(at)).filter(|one| fits(one)) {
                 Some(found) => Some(found),
                 None => free.iter_mut().find(|one| fits(one)),
@@ -257,12 +280,26 @@ impl Scheduler {
     pub(crate) fn send_bindings(&mut self, job: JobId) {
         let Some(batch) = self.batches.get(&job) else { return };
         let Some(placed) = &batch.placed else { return };
+        let mut is_refused = false;
         for (key, (node, _)) in batch.pods.iter().zip(&placed.places) {
             let Some(pod) = self.pods.get_mut(key) else { continue };
             pod.job = Some(job);
             pod.binding = Some(node.clone());
             let id = PodId { key: key.clone(), uid: Arc::clone(&pod.facts.uid) };
-            self.actions.push(Action::Bind { pod: id, node: node.clone() });
+            match self.devices.choose(&pod.facts, node) {
+                Ok(claims) => {
+                    self.actions.push(Action::Bind { pod: id, node: node.clone(), claims });
+                }
+                // Another scheduler was faster, as where the API server refuses.
+                Err(error) => {
+                    is_refused = true;
+                    self.inbox.push(Observation::BindRefused(id, error.into()));
+                }
+            }
+        }
+        if is_refused {
+            let gang = batch.gang.clone();
+            self.wake_at(self.last, &gang);
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use muster_kubernetes::instant;
 use muster_kubernetes::node::is_gpu;
 use muster_kubernetes::object::ObjectKey;
+use muster_kubernetes::pod::PodFacts;
 use muster_kubernetes::rule::NodeRule;
 use muster_model::{
     Attempt, AttemptId, Decision, DeviceSet, ElementId, Event, GpuMilli, JobId, JobSpec,
@@ -106,10 +107,9 @@ impl Scheduler {
         let mut terms = self.terms(key, pods)?;
         terms.wishes.required_topology = None;
         terms.wishes.preferred_topology = None;
-        let facts: Vec<_> = pods
-            .iter()
-            .filter_map(|pod| Some((&self.pods.get(pod)?.facts, NodeRule::default())))
-            .collect();
+        let facts: Vec<PodFacts> = pods.iter().filter_map(|pod| self.placed_facts(pod)).collect();
+        let facts: Vec<(&PodFacts, NodeRule)> =
+            facts.iter().map(|facts| (facts, NodeRule::default())).collect();
         let assignment = Assignment::of_running(
             self.engine.tree(),
             self.local_queues.as_ref(),
@@ -135,9 +135,16 @@ impl Scheduler {
         Some((spec, ranks))
     }
 
+    /// Returns a pod that has a node, or is being bound to one, with the devices that it claims.
+    fn placed_facts(&mut self, pod: &ObjectKey) -> Option<PodFacts> {
+        let pod = self.pods.get(pod)?;
+        let placed = PodFacts { node: pod.place().cloned(), ..pod.facts.clone() };
+        Some(self.devices.resolve(&placed).unwrap_or(placed))
+    }
+
     /// Returns nodes and devices of running pods, by rank, for us and for the engine.
     fn places_of(
-        &self,
+        &mut self,
         spec: &JobSpec,
         pods: &[ObjectKey],
     ) -> Option<(Vec<Place>, Vec<TaskPlacement>)> {
@@ -146,10 +153,10 @@ impl Scheduler {
         let groups = (0u16..).zip(&spec.groups);
         let group_of =
             groups.flat_map(|(at, group)| std::iter::repeat_n(at, group.min_tasks as usize));
-        for (pod, group) in pods.iter().zip(group_of) {
-            let pod = self.pods.get(pod)?;
-            let name = pod.place()?;
-            let gpu = pod.facts.requests.0.iter().find(|(name, _)| is_gpu(name));
+        for (key, group) in pods.iter().zip(group_of) {
+            let facts = self.placed_facts(key)?;
+            let name = facts.node.as_ref()?;
+            let gpu = facts.requests.0.iter().find(|(name, _)| is_gpu(name));
             let taken = places
                 .iter()
                 .filter(|(node, _)| node == name)

@@ -84,6 +84,11 @@ impl NodeTable {
         self.nodes.get(&facts.name).and_then(|node| node.facts.as_ref()) == Some(facts)
     }
 
+    /// Returns the description of a node.
+    pub(crate) fn facts(&self, name: &NodeName) -> Option<&NodeFacts> {
+        self.nodes.get(name)?.facts.as_ref()
+    }
+
     /// Records a node. Returns true when a resource has a model that was not known, or not on nodes of
     /// some rule.
     pub(crate) fn insert(&mut self, facts: NodeFacts) -> bool {

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use muster_kubernetes::device::claim::{ClaimFacts, DeviceRequests};
+use muster_kubernetes::device::class::ClassFacts;
+use muster_kubernetes::device::slice::SliceFacts;
 use muster_kubernetes::group::{GangRef, GroupFacts, GroupKind};
 use muster_kubernetes::kueue::LocalQueues;
 use muster_kubernetes::node::NodeFacts;
@@ -11,6 +14,7 @@ use muster_kubernetes::pod::PodFacts;
 use muster_kubernetes::priority::PriorityClass;
 use muster_kubernetes::rule::SelectorTerm;
 use muster_model::{NodeName, QueueTree};
+use serde_json::Value;
 
 /// Observed state of the cluster. Observing the same state twice changes nothing.
 #[derive(Clone, Debug)]
@@ -34,6 +38,22 @@ pub enum Observation {
     /// A persistent volume exists; it is reachable from nodes that match one of the terms, or from
     /// everywhere (`None`).
     Volume(Arc<str>, Option<Vec<SelectorTerm>>),
+    /// A slice of a pool of devices exists, as described.
+    DeviceSlice(Box<SliceFacts>),
+    /// A slice of a pool of devices is gone.
+    DeviceSliceGone(Arc<str>),
+    /// A device class exists, as described.
+    DeviceClass(Box<ClassFacts>),
+    /// A device class is gone.
+    DeviceClassGone(Arc<str>),
+    /// A claim of devices exists, as described.
+    DeviceClaim(Box<ClaimFacts>),
+    /// A claim of devices is gone.
+    DeviceClaimGone(ObjectKey),
+    /// A template of claims exists, and what each of them asks for.
+    ClaimTemplate(ObjectKey, Box<DeviceRequests>),
+    /// A template of claims is gone.
+    ClaimTemplateGone(ObjectKey),
     /// The queue tree was read.
     Queues(Box<QueueTree>),
     /// The LocalQueues of Kueue were read.
@@ -65,6 +85,25 @@ impl fmt::Display for PodId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.key.fmt(f)
     }
+}
+
+/// Claim of devices by name and id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimId {
+    /// Namespace and name of the claim.
+    pub key: ObjectKey,
+    /// Id that is never reused.
+    pub uid: Arc<str>,
+}
+
+/// Claim that a pod is bound with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimBinding {
+    /// Claim that the pod may use from then on.
+    pub claim: ClaimId,
+    /// Devices for the claim, as the API server takes them; `None` where it has some already, which
+    /// other pods use too.
+    pub allocation: Option<Value>,
 }
 
 /// Workload by kind, name and id.
@@ -100,6 +139,13 @@ pub enum Action {
         pod: PodId,
         /// Node to bind it to.
         node: NodeName,
+        /// Claims that it needs there: they get their devices first.
+        claims: Vec<ClaimBinding>,
+    },
+    /// Take the devices of a claim away that no pod uses but this one, which has no node.
+    FreeClaim {
+        /// Claim that keeps its request only.
+        claim: ClaimId,
     },
     /// Delete a pod, so that its gang ends as a whole. A pod that has ended by itself stays: its end
     /// counts.

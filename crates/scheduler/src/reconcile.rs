@@ -114,6 +114,9 @@ impl Scheduler {
         if let Some(what) = waiting.iter().find_map(|pod| pod.not_understood.as_deref()) {
             return Err(format!("not supported by this scheduler: {what}"));
         }
+        if let Some(what) = waiting.iter().find_map(|pod| self.devices.awaited(pod)) {
+            return Err(what);
+        }
         let minimum = self.groups.minimum(key, &waiting)?;
         let running = pods().filter(|pod| pod.is_running()).count();
         let succeeded = self.groups.succeeded(key, pods());
@@ -245,10 +248,12 @@ impl Scheduler {
         let mut facts: Vec<(PodFacts, NodeRule)> = Vec::new();
         for pod in pods {
             let Some(pod) = self.pods.get(pod) else { continue };
-            let mut rule = self.volumes.rule(&pod.facts)?;
-            assignment.restrict(&pod.facts, &mut rule);
-            facts.push((pod.facts.clone(), rule));
+            let resolved = self.devices.resolve(&pod.facts)?;
+            let mut rule = self.volumes.rule(&resolved)?;
+            assignment.restrict(&resolved, &mut rule);
+            facts.push((resolved, rule));
         }
+        self.describe_nodes();
         let borrowed: Vec<(&PodFacts, NodeRule)> =
             facts.iter().map(|(facts, rule)| (facts, rule.clone())).collect();
         let (spec, ranks) = job::of_pods(&mut self.nodes, &assignment, &terms, &borrowed)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use muster_engine::{Engine, TreeError, UsageRecord};
 use muster_kubernetes::group::{GangRef, GroupFacts};
 use muster_kubernetes::kueue::LocalQueues;
+use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodFacts;
 use muster_model::view::{NodeView, QueueView};
@@ -16,6 +17,7 @@ use muster_model::{
 
 use crate::agenda::Agenda;
 use crate::batch::{Batch, Batches, Placed};
+use crate::devices::Devices;
 use crate::gang::{Gang, GangKey, Groups, Pod};
 use crate::job;
 use crate::nodes::{Level, NodeTable};
@@ -63,6 +65,7 @@ pub struct Scheduler {
     pub(crate) engine: Engine,
     pub(crate) nodes: NodeTable,
     pub(crate) volumes: Volumes,
+    pub(crate) devices: Devices,
     pub(crate) priorities: Priorities,
     pub(crate) groups: Groups,
     /// LocalQueues by which pods name their queue; `None` where they name it by its path.
@@ -80,7 +83,7 @@ pub struct Scheduler {
     wakes: Agenda,
     pub(crate) to_explain: Agenda,
     pub(crate) next_explanations: Time,
-    inbox: Vec<Observation>,
+    pub(crate) inbox: Vec<Observation>,
     pub(crate) actions: Vec<Action>,
     next_job: JobId,
     pub(crate) last: Time,
@@ -114,6 +117,7 @@ impl Scheduler {
             engine,
             nodes,
             volumes: Volumes::default(),
+            devices: Devices::default(),
             priorities: Priorities::default(),
             groups: Groups::default(),
             local_queues: None,
@@ -164,7 +168,11 @@ impl Scheduler {
         }
         self.carry_out_effects();
 
-        // 3. Explanations.
+        // 3. Claims that keep devices on a node where their pod does not start.
+        let freed = self.devices.take_to_free().into_iter();
+        self.actions.extend(freed.map(|claim| Action::FreeClaim { claim }));
+
+        // 4. Explanations.
         self.explain_pending(now);
         std::mem::take(&mut self.actions)
     }
@@ -179,6 +187,7 @@ impl Scheduler {
         for observation in std::mem::take(&mut self.inbox) {
             self.take_in(now, observation);
         }
+        self.look_at_devices();
         self.mark_gangs_on_nodes();
         self.sync_nodes(now);
 
@@ -306,17 +315,7 @@ impl Scheduler {
 
     fn take_in(&mut self, now: Time, observation: Observation) {
         match observation {
-            // Most reports of a node are signs of life, which change nothing here.
-            Observation::Node(facts) if self.nodes.is_same(&facts) => {}
-            Observation::Node(facts) => {
-                if !self.nodes.is_known(&facts.name) {
-                    self.came_or_went.insert(facts.name.clone());
-                }
-                if self.nodes.insert(*facts) {
-                    self.dirty.extend(self.gangs.keys().cloned());
-                }
-                self.dirty.append(&mut self.refused);
-            }
+            Observation::Node(facts) => self.take_in_node(*facts),
             Observation::NodeGone(name) => {
                 self.nodes.remove(&name);
                 self.came_or_went.insert(name);
@@ -346,6 +345,22 @@ impl Scheduler {
                     self.mark_users_of_any_claim();
                 }
             }
+            Observation::DeviceSlice(slice) => self.devices.insert_slice(*slice),
+            Observation::DeviceSliceGone(name) => self.devices.remove_slice(&name),
+            Observation::DeviceClass(class) => self.devices.insert_class(*class),
+            Observation::DeviceClassGone(name) => self.devices.remove_class(&name),
+            Observation::DeviceClaim(claim) => {
+                let pods = self.devices.insert_claim(*claim);
+                self.look_at_claimants(&pods);
+            }
+            Observation::DeviceClaimGone(key) => {
+                let pods = self.devices.remove_claim(&key);
+                self.look_at_claimants(&pods);
+            }
+            Observation::ClaimTemplate(key, requests) => {
+                self.devices.insert_template(key, *requests);
+            }
+            Observation::ClaimTemplateGone(key) => self.devices.remove_template(&key),
             Observation::Queues(tree) => {
                 let event = Event::QueuesSet(tree);
                 if self.engine.validate(&event).is_ok() {
@@ -373,6 +388,21 @@ impl Scheduler {
             Observation::Done(workload) => self.note_answer(now, &workload, false),
             Observation::Refused(workload) => self.note_answer(now, &workload, true),
         }
+    }
+
+    fn take_in_node(&mut self, mut facts: NodeFacts) {
+        self.devices.describe(&mut facts);
+        // Most reports of a node are signs of life, which change nothing here.
+        if self.nodes.is_same(&facts) {
+            return;
+        }
+        if !self.nodes.is_known(&facts.name) {
+            self.came_or_went.insert(facts.name.clone());
+        }
+        if self.nodes.insert(facts) {
+            self.dirty.extend(self.gangs.keys().cloned());
+        }
+        self.dirty.append(&mut self.refused);
     }
 
     fn take_in_group(&mut self, mut facts: GroupFacts) {
@@ -404,6 +434,7 @@ impl Scheduler {
             }
             self.leave_gang(&key);
         }
+        self.devices.note_pod(&facts);
         match self.pods.get_mut(&key) {
             Some(pod) => pod.facts = facts,
             None => drop(self.pods.insert(key.clone(), Pod::new(facts))),
@@ -416,13 +447,16 @@ impl Scheduler {
         }
         if self.pods[&key].has_ended() {
             self.forget_foreign(&key);
+            self.devices.forget_pod(&self.pods[&key].facts);
         }
     }
 
     pub(crate) fn remove_pod(&mut self, key: &ObjectKey) {
         self.forget_foreign(key);
         self.leave_gang(key);
-        self.pods.remove(key);
+        if let Some(pod) = self.pods.remove(key) {
+            self.devices.forget_pod(&pod.facts);
+        }
     }
 
     pub(crate) fn join_gang(&mut self, key: &ObjectKey) {
@@ -506,6 +540,40 @@ impl Scheduler {
         self.dirty.extend(there.map(|pod| self.groups.gang_of(&pod.facts)));
     }
 
+    /// Has the pods looked at that name a claim of devices which changed.
+    fn look_at_claimants(&mut self, pods: &[ObjectKey]) {
+        for key in pods {
+            let Some(pod) = self.pods.get(key) else { continue };
+            if pod.facts.is_ours {
+                self.dirty.insert(self.groups.gang_of(&pod.facts));
+            }
+            if pod.foreign_on.is_some() {
+                self.count_as_foreign(key);
+            }
+        }
+    }
+
+    /// Describes nodes anew whose devices changed, and has the pods looked at that wait for devices.
+    fn look_at_devices(&mut self) {
+        self.describe_nodes();
+        if !self.devices.take_is_changed() {
+            return;
+        }
+        let claimants = self.pods.values().filter(|pod| {
+            pod.facts.is_ours && pod.is_waiting() && !pod.facts.device_claims.is_empty()
+        });
+        self.dirty.extend(claimants.map(|pod| self.groups.gang_of(&pod.facts)));
+    }
+
+    /// Describes nodes anew whose devices, or whose selections of devices, changed.
+    pub(crate) fn describe_nodes(&mut self) {
+        for name in self.devices.take_changed_nodes() {
+            if let Some(facts) = self.nodes.facts(&name).cloned() {
+                self.take_in_node(facts);
+            }
+        }
+    }
+
     fn mark_users_of(&mut self, claim: &ObjectKey) {
         let users = self.pods.values().filter(|pod| {
             pod.facts.is_ours
@@ -556,6 +624,7 @@ impl Scheduler {
     }
 
     fn note_refused(&mut self, now: Time, id: &PodId) {
+        self.devices.forget_choices(&id.uid);
         let Some(pod) = self.pods.get_mut(&id.key).filter(|pod| pod.facts.uid == id.uid) else {
             return;
         };
@@ -576,8 +645,11 @@ impl Scheduler {
     pub(crate) fn count_as_foreign(&mut self, key: &ObjectKey) {
         let Some(pod) = self.pods.get_mut(key) else { return };
         let Some(node) = pod.place().cloned() else { return };
-        self.nodes.add_foreign(&node, key, job::take(&pod.facts));
-        pod.foreign_on = Some(node);
+        pod.foreign_on = Some(node.clone());
+        let placed = PodFacts { node: Some(node.clone()), ..pod.facts.clone() };
+        // A pod that runs has its devices: what keeps others from theirs does not concern it.
+        let facts = self.devices.resolve(&placed).unwrap_or(placed);
+        self.nodes.add_foreign(&node, key, job::take(&facts));
     }
 
     pub(crate) fn forget_foreign(&mut self, key: &ObjectKey) {
