@@ -2,8 +2,8 @@
 //! `resource.k8s.io/v1`): the slices by which drivers advertise them, classes, claims, and the
 //! selectors of both.
 
-pub mod class;
 pub mod claim;
+pub mod class;
 pub mod selector;
 pub mod slice;
 

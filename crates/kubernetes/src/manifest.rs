@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::admission_policy;
+use crate::device;
 use crate::group::{APIS, workload};
 use crate::kueue;
 use crate::names::USAGE;
@@ -50,6 +51,10 @@ fn rules(reads_kueue: bool) -> Vec<Rule> {
         ("", &["pods/status"], vec!["patch"]),
         ("scheduling.k8s.io", &["priorityclasses"], read.clone()),
         ("events.k8s.io", &["events"], vec!["create"]),
+        (device::GROUP, &[device::CLASSES, device::SLICES, device::TEMPLATES], read.clone()),
+        (device::GROUP, &[device::CLAIMS], vec!["get", "list", "watch", "patch"]),
+        // To give devices, newer versions ask for the second one too.
+        (device::GROUP, &["resourceclaims/status", "resourceclaims/binding"], vec!["update"]),
     ];
     let mut rules: Vec<Rule> = own
         .into_iter()
@@ -114,6 +119,7 @@ fn rules_of_viewers(reads_kueue: bool) -> Vec<Rule> {
     let lists = [
         ("", &["nodes", "persistentvolumeclaims", "persistentvolumes"][..]),
         ("scheduling.k8s.io", &["priorityclasses"]),
+        (device::GROUP, &[device::CLASSES, device::SLICES, device::CLAIMS, device::TEMPLATES]),
         (queues.group, queues.all),
     ];
     let list = |(group, resources): (&str, &[&str])| {

@@ -387,10 +387,9 @@ impl PodText {
             status.and_then(|status| status.resource_claim_name.clone())
         };
         let of = |claim: &ResourceClaim| match &claim.resource_claim_template_name {
-            Some(template) => DeviceClaim::OfTemplate {
-                template: Arc::clone(template),
-                made: made(&claim.name),
-            },
+            Some(template) => {
+                DeviceClaim::OfTemplate { template: Arc::clone(template), made: made(&claim.name) }
+            }
             None => DeviceClaim::Named(claim.resource_claim_name.clone().unwrap_or_default()),
         };
         self.spec.resource_claims.iter().map(of).collect()
@@ -451,6 +450,12 @@ impl Spec {
 
     /// Returns the first constraint that is not supported.
     fn not_understood(&self) -> Option<String> {
+        let is_unnamed = |claim: &ResourceClaim| {
+            claim.resource_claim_name.is_none() && claim.resource_claim_template_name.is_none()
+        };
+        if self.resource_claims.iter().any(is_unnamed) {
+            return Some("a resource claim without a name".to_owned());
+        }
         let mut fields = self.resource_claims.iter().flat_map(|claim| claim.others.keys());
         if let Some(field) = fields.next() {
             return Some(format!("the field `spec.resourceClaims[].{field}`"));

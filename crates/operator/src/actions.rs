@@ -85,10 +85,11 @@ impl Executor {
         tokio::spawn(async move {
             let Ok(_slot) = executor.slots.acquire().await else { return };
             match action {
-                Action::Bind { pod, node } => {
-                    let answer = executor.bind(&pod, &node).await;
+                Action::Bind { pod, node, claims } => {
+                    let answer = executor.bind_with(&pod, &node, &claims).await;
                     executor.report(answer);
                 }
+                Action::FreeClaim { claim, pod } => executor.free(&claim, &pod).await,
                 Action::Evict { pod, reason } => executor.evict(&pod, &reason).await,
                 Action::Explain { pods, text } => executor.explain(&pods, &text).await,
                 Action::Resume { workload, generation } => {
@@ -141,7 +142,7 @@ impl Executor {
 
     /// Binds a pod. Whatever the answer was, a pod that is on the node counts as bound, and the
     /// binding is refused only if it certainly is not.
-    async fn bind(&self, pod: &PodId, node: &NodeName) -> Observation {
+    pub(crate) async fn bind(&self, pod: &PodId, node: &NodeName) -> Observation {
         let path = format!("{}/binding", core("pods", &pod.key));
         let body = json!({
             "apiVersion": "v1",

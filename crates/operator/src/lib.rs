@@ -5,6 +5,7 @@ pub mod access;
 mod actions;
 pub mod address;
 mod condition;
+mod device_claims;
 mod election;
 pub mod error;
 mod health;

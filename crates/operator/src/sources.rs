@@ -5,6 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
 use kube::Client;
+use muster_kubernetes::device;
+use muster_kubernetes::device::claim::{ClaimText as DeviceClaimText, TemplateText};
+use muster_kubernetes::device::class::ClassText;
+use muster_kubernetes::device::slice::SliceText;
 use muster_kubernetes::group::{APIS, GroupApi, GroupKind, GroupText};
 use muster_kubernetes::kueue::{
     self, ClusterQueueText, CohortText, FlavorText, LocalQueueText, NamespaceText,
@@ -58,6 +62,10 @@ macro_rules! watched {
 watched!(
     NodeText,
     PodText,
+    SliceText,
+    ClassText,
+    DeviceClaimText,
+    TemplateText,
     GroupText,
     ClaimText,
     VolumeText,
@@ -96,6 +104,7 @@ pub(crate) struct Sources {
     /// API group of the objects that describe the queues; `None` when none do.
     queue_group: Option<&'static str>,
     are_queues_followed: bool,
+    are_devices_followed: bool,
     /// True where kinds are listed once, and not watched.
     is_once: bool,
 }
@@ -119,6 +128,7 @@ impl Sources {
                 QueueSource::Kueue => Some(kueue::GROUP),
             },
             are_queues_followed: false,
+            are_devices_followed: false,
             is_once: false,
         }
     }
@@ -168,7 +178,7 @@ impl Sources {
         5
     }
 
-    /// Starts the watches of the gang and queue objects that the cluster serves and that are not
+    /// Starts the watches of the device, gang and queue objects that the cluster serves and that are not
     /// watched yet; returns their number.
     ///
     /// # Errors
@@ -186,6 +196,10 @@ impl Sources {
             } else {
                 self.start_queues()
             };
+        }
+        if !self.are_devices_followed && serves_devices(&served.groups) {
+            self.are_devices_followed = true;
+            started += self.start_devices();
         }
         for api in &APIS {
             if self.groups.contains(&api) {
@@ -212,6 +226,36 @@ impl Sources {
             }
         }
         Ok(started)
+    }
+
+    /// Starts the watches of devices and of what claims them; returns their number.
+    fn start_devices(&mut self) -> usize {
+        tracing::info!("watching the devices that pods claim");
+        let path = |plural| format!("/apis/{}/{}/{plural}", device::GROUP, device::VERSION);
+        self.follow::<SliceText>(
+            &path(device::SLICES),
+            |slice| Some(Observation::DeviceSlice(Box::new(slice.facts()))),
+            |key| Some(Observation::DeviceSliceGone(key.name)),
+        );
+        self.follow::<ClassText>(
+            &path(device::CLASSES),
+            |class| Some(Observation::DeviceClass(Box::new(class.facts()))),
+            |key| Some(Observation::DeviceClassGone(key.name)),
+        );
+        self.follow::<DeviceClaimText>(
+            &path(device::CLAIMS),
+            |claim| Some(Observation::DeviceClaim(Box::new(claim.facts()))),
+            |key| Some(Observation::DeviceClaimGone(key)),
+        );
+        self.follow::<TemplateText>(
+            &path(device::TEMPLATES),
+            |template| {
+                let key = template.metadata.key();
+                Some(Observation::ClaimTemplate(key, Box::new(template.requests())))
+            },
+            |key| Some(Observation::ClaimTemplateGone(key)),
+        );
+        4
     }
 
     /// Starts the watches of queues and policy; returns their number.
@@ -319,6 +363,13 @@ impl Sources {
             self.tasks.spawn(watch::follow(client, path, report));
         }
     }
+}
+
+/// Returns true if the cluster serves the version of claims that is read.
+fn serves_devices(groups: &[APIGroup]) -> bool {
+    let group = groups.iter().find(|group| group.name == device::GROUP);
+    let mut versions = group.into_iter().flat_map(|group| &group.versions);
+    versions.any(|version| version.version == device::VERSION)
 }
 
 fn read_node(node: NodeText) -> Option<Observation> {

@@ -18,7 +18,7 @@ use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{DeviceClaim, PodFacts};
 use muster_model::{GpuModel, NodeName};
 
-use crate::observation::{ClaimBinding, ClaimId};
+use crate::observation::{ClaimBinding, ClaimId, PodId};
 use crate::rules::YES;
 use pools::Pools;
 use selection::{Selection, SelectionKey};
@@ -37,8 +37,8 @@ pub(crate) struct Devices {
     given: BTreeMap<DeviceId, ObjectKey>,
     /// Devices of claims whose allocation is on its way to the API server.
     chosen: BTreeMap<ObjectKey, Choice>,
-    /// Claims that are to be freed of devices on a node where their pod did not start.
-    to_free: BTreeSet<ClaimId>,
+    /// Claims that are to be freed of devices on a node where their pod, the only one, did not start.
+    to_free: BTreeSet<(ClaimId, PodId)>,
     /// Nodes whose resources or labels are to be described anew.
     changed: BTreeSet<NodeName>,
     /// True when waiting claims are to be looked at anew.
@@ -160,7 +160,8 @@ impl Devices {
         for device in self.pools.devices(&node.name) {
             let resource = device.resource();
             if let Some(model) = device.model() {
-                let known = node.device_models.entry(Arc::clone(&resource)).or_insert(model.clone());
+                let known =
+                    node.device_models.entry(Arc::clone(&resource)).or_insert(model.clone());
                 if *known != model && !known.as_str().split('+').any(|one| one == model.as_str()) {
                     *known = GpuModel(format!("{known}+{model}").into());
                 }
@@ -181,8 +182,8 @@ impl Devices {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// Returns the claims that are to be freed of their devices.
-    pub(crate) fn take_to_free(&mut self) -> BTreeSet<ClaimId> {
+    /// Returns the claims that are to be freed of their devices, each with its only pod.
+    pub(crate) fn take_to_free(&mut self) -> BTreeSet<(ClaimId, PodId)> {
         std::mem::take(&mut self.to_free)
     }
 
@@ -195,8 +196,9 @@ impl Devices {
                 let is_there = made.as_ref().is_some_and(|name| {
                     self.claims.contains_key(&ObjectKey::new(&pod.key.namespace, name))
                 });
-                (!is_there)
-                    .then(|| format!("its resource claim of the template {template} is not made yet"))
+                (!is_there).then(|| {
+                    format!("its resource claim of the template {template} is not made yet")
+                })
             }
             DeviceClaim::Named(_) => None,
         })
@@ -259,11 +261,15 @@ impl Devices {
         let is_shared = claim.has_other_users || claim.users.iter().any(|user| *user != pod.uid);
         if pod.node.is_none() {
             if !is_shared {
-                self.to_free.insert(ClaimId { key: claim.key.clone(), uid: Arc::clone(&claim.uid) });
+                let id = ClaimId { key: claim.key.clone(), uid: Arc::clone(&claim.uid) };
+                let only = PodId { key: pod.key.clone(), uid: Arc::clone(&pod.uid) };
+                self.to_free.insert((id, only));
                 return Err(format!("the resource claim {name} has devices that are being freed"));
             }
             if claim.users.len() >= MAX_USERS && !claim.users.contains(&pod.uid) {
-                return Err(format!("the resource claim {name} has {MAX_USERS} pods, which is the most"));
+                return Err(format!(
+                    "the resource claim {name} has {MAX_USERS} pods, which is the most"
+                ));
             }
             pod.rule.affinity.extend(allocated.terms.clone());
             return Ok(());
@@ -277,7 +283,11 @@ impl Devices {
         Ok(())
     }
 
-    fn add_requests(&mut self, requests: &DeviceRequests, pod: &mut PodFacts) -> Result<(), String> {
+    fn add_requests(
+        &mut self,
+        requests: &DeviceRequests,
+        pod: &mut PodFacts,
+    ) -> Result<(), String> {
         let all = requests.all.as_ref();
         for request in all.map_err(|what| format!("not supported by this scheduler: {what}"))? {
             let key = self.selection_key(request)?;
@@ -382,7 +392,8 @@ impl Devices {
                 && !beside.iter().any(|(_, one)| one == id)
         };
         let devices = self.pools.devices(node);
-        let free = devices.filter(|device| is_free(&device.id) && selection.matches(device) == Ok(true));
+        let free =
+            devices.filter(|device| is_free(&device.id) && selection.matches(device) == Ok(true));
         Ok(free.map(|device| device.id.clone()).collect())
     }
 

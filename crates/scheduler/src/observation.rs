@@ -142,10 +142,12 @@ pub enum Action {
         /// Claims that it needs there: they get their devices first.
         claims: Vec<ClaimBinding>,
     },
-    /// Take the devices of a claim away that no pod uses but this one, which has no node.
+    /// Take its devices from a claim that no other pod uses.
     FreeClaim {
         /// Claim that keeps its request only.
         claim: ClaimId,
+        /// Pod of the claim, which has no node.
+        pod: PodId,
     },
     /// Delete a pod, so that its gang ends as a whole. A pod that has ended by itself stays: its end
     /// counts.

@@ -170,7 +170,7 @@ impl Scheduler {
 
         // 3. Claims that keep devices on a node where their pod does not start.
         let freed = self.devices.take_to_free().into_iter();
-        self.actions.extend(freed.map(|claim| Action::FreeClaim { claim }));
+        self.actions.extend(freed.map(|(claim, pod)| Action::FreeClaim { claim, pod }));
 
         // 4. Explanations.
         self.explain_pending(now);

@@ -10,6 +10,7 @@ mod auto;
 mod cases;
 mod chaos;
 mod check;
+mod claims;
 mod cluster;
 #[path = "../conform/mod.rs"]
 #[expect(dead_code, reason = "a part of the suite is not for Kubernetes: docs/kubernetes.md")]

@@ -206,10 +206,7 @@ impl ClaimSpec {
     fn requests(self) -> DeviceRequests {
         let not_understood = self.not_understood();
         let all = self.devices.requests.into_iter().map(Request::facts).collect();
-        DeviceRequests {
-            all: not_understood.map_or(all, Err),
-            config: self.devices.config,
-        }
+        DeviceRequests { all: not_understood.map_or(all, Err), config: self.devices.config }
     }
 
     /// Returns the first term, beside the requests, that is not supported.
@@ -251,7 +248,11 @@ impl Allocation {
         let exclusive = self.devices.results.into_iter().filter(|given| !given.admin_access);
         AllocatedDevices {
             devices: exclusive
-                .map(|given| DeviceId { driver: given.driver, pool: given.pool, name: given.device })
+                .map(|given| DeviceId {
+                    driver: given.driver,
+                    pool: given.pool,
+                    name: given.device,
+                })
                 .collect(),
             terms: self.node_selector.map(|selector| selector.node_selector_terms),
         }
@@ -342,7 +343,10 @@ mod tests {
             }),
         );
         let all = facts.requests.all.unwrap();
-        assert_eq!((&*all[0].class, all[0].count, all[0].selectors.len()), ("gpu.nvidia.com", 2, 1));
+        assert_eq!(
+            (&*all[0].class, all[0].count, all[0].selectors.len()),
+            ("gpu.nvidia.com", 2, 1)
+        );
         let allocated = facts.allocated.unwrap();
         // A device with administrative access stays free for others.
         assert_eq!(allocated.devices.len(), 1);
@@ -355,7 +359,10 @@ mod tests {
     fn unsupported_terms_are_named() {
         let request = |exactly: Value| json!({"requests": [{"name": "a", "exactly": exactly}]});
         for (spec, expected) in [
-            (request(json!({"deviceClassName": "c", "allocationMode": "All"})), "`allocationMode: All`"),
+            (
+                request(json!({"deviceClassName": "c", "allocationMode": "All"})),
+                "`allocationMode: All`",
+            ),
             (request(json!({"deviceClassName": "c", "adminAccess": true})), "`adminAccess`"),
             (request(json!({"deviceClassName": "c", "capacity": {}})), "the field `capacity`"),
             (json!({"requests": [{"name": "a", "firstAvailable": []}]}), "alternatives"),
@@ -370,7 +377,8 @@ mod tests {
     #[test]
     fn an_allocation_carries_the_configuration_of_classes_and_claim() {
         let mut spec = gpus(1);
-        spec["config"] = json!([{"requests": ["gpus"], "opaque": {"driver": "d", "parameters": {"a": 2}}}]);
+        spec["config"] =
+            json!([{"requests": ["gpus"], "opaque": {"driver": "d", "parameters": {"a": 2}}}]);
         let requests = claim(&spec, &json!({})).requests;
         let class = ClassFacts {
             name: "gpu.nvidia.com".into(),

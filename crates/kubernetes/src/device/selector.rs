@@ -82,7 +82,8 @@ impl Selector {
     fn value(&self, device: &DeviceFacts) -> Value {
         let attributes = device.attributes.iter().map(|(name, value)| (name, of_attribute(value)));
         let capacity = device.capacity.iter().map(|(name, text)| {
-            let quantity = quantity::milli(text).map_or(Value::Null, |milli| opaque(Quantity(milli)));
+            let quantity =
+                quantity::milli(text).map_or(Value::Null, |milli| opaque(Quantity(milli)));
             (name, quantity)
         });
         map([
@@ -186,9 +187,21 @@ fn add_functions(context: &mut Context<'_, '_>) {
     let add = "the standard environment has no function of this name";
     context.add_function("quantity", read_quantity).expect(add);
     context.add_function("semver", read_version).expect(add);
-    context.add_function("compareTo", |this: This<Value>, other: Value| order(&this.0, &other).map(|order| order as i64)).expect(add);
-    context.add_function("isGreaterThan", |this: This<Value>, other: Value| order(&this.0, &other).map(Ordering::is_gt)).expect(add);
-    context.add_function("isLessThan", |this: This<Value>, other: Value| order(&this.0, &other).map(Ordering::is_lt)).expect(add);
+    context
+        .add_function("compareTo", |this: This<Value>, other: Value| {
+            order(&this.0, &other).map(|order| order as i64)
+        })
+        .expect(add);
+    context
+        .add_function("isGreaterThan", |this: This<Value>, other: Value| {
+            order(&this.0, &other).map(Ordering::is_gt)
+        })
+        .expect(add);
+    context
+        .add_function("isLessThan", |this: This<Value>, other: Value| {
+            order(&this.0, &other).map(Ordering::is_lt)
+        })
+        .expect(add);
     context.add_function("major", |this: This<Value>| number(&this.0, 0)).expect(add);
     context.add_function("minor", |this: This<Value>| number(&this.0, 1)).expect(add);
     context.add_function("patch", |this: This<Value>| number(&this.0, 2)).expect(add);
@@ -247,7 +260,9 @@ mod tests {
             "capacity": {"memory": {"value": "80Gi"}},
         }]))[0];
         let answer = match Selector::parse(expression) {
-            Ok(selector) => selector.matches(device).map_or_else(|error| error, |one| one.to_string()),
+            Ok(selector) => {
+                selector.matches(device).map_or_else(|error| error, |one| one.to_string())
+            }
             Err(error) => error,
         };
         assert!(answer.contains(expected), "{expression}: {answer}");
@@ -262,7 +277,10 @@ mod tests {
             "true",
         );
         check("device.attributes[\"gpu.nvidia.com\"].index in [1, 3]", "true");
-        check("device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*h100.*$')", "true");
+        check(
+            "device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*h100.*$')",
+            "true",
+        );
         check("device.attributes['gpu.nvidia.com'].productName.contains('A100')", "false");
         check("device.attributes['resource.kubernetes.io'].pcieRoot == 'pci0000:01'", "true");
         check("device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0", "true");

@@ -93,8 +93,9 @@ impl SliceText {
             let of_attribute = |(name, value): (String, AttributeText)| {
                 Some((qualified(&name, &driver), value.value()?))
             };
-            let of_capacity =
-                |(name, capacity): (String, Capacity)| (qualified(&name, &driver), capacity.value.0);
+            let of_capacity = |(name, capacity): (String, Capacity)| {
+                (qualified(&name, &driver), capacity.value.0)
+            };
             let id = DeviceId {
                 driver: Arc::clone(&driver),
                 pool: Arc::clone(&pool.name),

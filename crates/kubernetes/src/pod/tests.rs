@@ -70,7 +70,12 @@ fn unsupported_constraints_are_named() {
     let anti = |term: Value| json!({"affinity": {"podAntiAffinity": required(term)}});
     let own = json!({"matchLabels": {"app": "x"}});
     for (spec, expected) in [
-        (json!({"resourceClaims": [{"name": "gpu"}]}), Some("resource claims (DRA)")),
+        (json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}), None),
+        (
+            json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "a", "newer": "b"}]}),
+            Some("the field `spec.resourceClaims[].newer`"),
+        ),
+        (json!({"resourceClaims": [{"name": "gpu"}]}), Some("a resource claim without a name")),
         (json!({"affinity": {"podAffinity": required(json!({}))}}), Some("required pod affinity")),
         (
             json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}),

@@ -77,7 +77,7 @@ fn a_suspended_job_says_why_it_waits() {
     );
     check(
         x().pod_spec("resourceClaims", json!([{}])),
-        "not supported by this scheduler: resource claims (DRA)",
+        "not supported by this scheduler: a resource claim without a name",
     );
 }
 
@@ -133,7 +133,7 @@ fn a_job_without_pods_is_suspended_again() {
 #[test]
 fn preemption_suspends_the_job() {
     let mut cluster = Cluster::new([node("n", 4)]);
-    cluster.set_class("high", 100);
+    cluster.set_priority_class("high", 100);
     cluster.create_job(&job("low", 4));
     cluster.run(60_000);
     assert_eq!(cluster.bound("low-"), 4);
@@ -154,7 +154,7 @@ fn preemption_suspends_the_job() {
 #[test]
 fn a_job_is_preempted_before_its_pods_come() {
     let mut cluster = Cluster::new([node("n", 4)]);
-    cluster.set_class("high", 100);
+    cluster.set_priority_class("high", 100);
     cluster.has_controller = false;
     cluster.create_job(&job("low", 4));
     cluster.run(2_000);
@@ -169,7 +169,7 @@ fn a_job_is_preempted_before_its_pods_come() {
 #[test]
 fn a_job_is_preempted_before_it_is_resumed() {
     let mut cluster = Cluster::new([node("n", 4)]);
-    cluster.set_class("high", 100);
+    cluster.set_priority_class("high", 100);
     cluster.create_job(&job("low", 4));
     let late = cluster.scheduler.step(cluster.now);
     assert!(matches!(late[..], [Action::Resume { .. }]), "{late:?}");
@@ -351,7 +351,7 @@ fn a_job_that_was_changed_is_planned_anew() {
 #[test]
 fn other_jobs_are_left_alone() {
     let mut cluster = Cluster::new([node("n", 4)]);
-    cluster.set_class("high", 100);
+    cluster.set_priority_class("high", 100);
     let mut own = job("own", 1);
     own.0["metadata"]["labels"] = json!({});
     cluster.create_job(&own);

@@ -15,6 +15,7 @@ use muster_testkit::rng::SeededRng;
 use serde_json::json;
 
 use crate::cluster::Cluster;
+use crate::devices::{GPU_CLASS, claimant, devices, gpu_class};
 use crate::objects::{job, node, pod};
 
 /// Longest delay of an answer or a report, in milliseconds.
@@ -42,6 +43,9 @@ struct Faults {
     controller: bool,
 }
 
+/// Template of the claims of pods that claim their GPU.
+const TEMPLATE: &str = "one";
+
 /// A gang with the controller that makes its pods.
 #[derive(Debug)]
 struct Gang {
@@ -62,6 +66,8 @@ struct Run {
     cluster: Cluster,
     rng: SeededRng,
     faults: Faults,
+    /// True if pods claim their GPU from a driver, and do not count those of a device plugin.
+    has_claims: bool,
     gangs: BTreeMap<String, Gang>,
     /// Requests on their way to the API server.
     requests: Vec<(Time, Action)>,
@@ -89,15 +95,26 @@ impl Run {
             failures: fault(40),
             controller: fault(40),
         };
-        let nodes: Vec<_> = (0..rng.between(1, 5))
-            .map(|at| node(&format!("n{at}"), rng.between(2, 8) as u32))
-            .collect();
-        let gpus: u64 = nodes.iter().map(|node| node.allocatable.get("nvidia.com/gpu")).sum();
-        let mut cluster = Cluster::new(nodes);
-        cluster.set_class("high", 100);
+        let nodes: Vec<(String, u64)> =
+            (0..rng.between(1, 5)).map(|at| (format!("n{at}"), rng.between(2, 8))).collect();
+        let gpus: u64 = nodes.iter().map(|(_, gpus)| gpus).sum();
+        let has_claims = rng.chance(40);
+        let mut cluster = Cluster::new([]);
+        for (name, gpus) in &nodes {
+            if has_claims {
+                cluster.add_gpu_node(name, *gpus as usize);
+            } else {
+                cluster.set_node(node(name, *gpus as u32));
+            }
+        }
+        cluster.set_class(gpu_class());
+        cluster.set_template(TEMPLATE, &devices(GPU_CLASS, 1));
+        cluster.set_priority_class("high", 100);
         Self {
             cluster,
-            faults,
+            // The rival knows no claims.
+            faults: Faults { rival: faults.rival && !has_claims, ..faults },
+            has_claims,
             gangs: BTreeMap::new(),
             largest: gpus.min(6),
             requests: Vec::new(),
@@ -120,6 +137,13 @@ impl Run {
             let is_job = self.rng.chance(50);
             if is_job {
                 let mut one = job(&name, size);
+                if self.has_claims {
+                    one = one.pod_spec("containers", json!([{}]));
+                    one = one.pod_spec(
+                        "resourceClaims",
+                        json!([{"name": "gpu", "resourceClaimTemplateName": TEMPLATE}]),
+                    );
+                }
                 if self.rng.chance(30) {
                     one = one.pod_spec("priorityClassName", json!("high"));
                 }
@@ -204,6 +228,7 @@ impl Run {
     fn tick(&mut self, has_faults: bool) {
         self.make_pods();
         self.control_jobs();
+        self.control_claims();
         if has_faults {
             self.submit();
             self.hold_or_release();
@@ -246,9 +271,19 @@ impl Run {
         for (gang, name, size) in wanted {
             if self.rng.chance(60) {
                 self.made += 1;
-                let one = pod(&name, 1).gang(&gang, size);
+                let one = if self.has_claims { claimant(&name, TEMPLATE) } else { pod(&name, 1) };
+                let one = one.gang(&gang, size);
                 self.change(|cluster| drop(cluster.create(&one)));
             }
+        }
+    }
+
+    /// The controller of claims works late.
+    fn control_claims(&mut self) {
+        if self.rng.chance(60) {
+            self.change(|cluster| {
+                cluster.control_claims();
+            });
         }
     }
 
@@ -301,8 +336,15 @@ impl Run {
                 self.note_losses(|pod| pod.node.as_ref().is_some_and(|node| node.as_str() == name));
                 self.change(|cluster| cluster.remove_node(&name));
             } else {
-                let gpus = self.rng.between(1, 8) as u32;
-                self.change(|cluster| cluster.set_node(node(&name, gpus)));
+                let gpus = self.rng.between(1, 8);
+                let has_claims = self.has_claims;
+                self.change(|cluster| {
+                    if has_claims {
+                        cluster.add_gpu_node(&name, gpus as usize);
+                    } else {
+                        cluster.set_node(node(&name, gpus as u32));
+                    }
+                });
             }
         }
         if self.faults.failures && self.rng.chance(5) {
@@ -372,15 +414,20 @@ impl Run {
         let due: Vec<(Time, Action)> = due;
         for (_, action) in due {
             match &action {
-                Action::Bind { pod, node } => {
+                Action::Bind { pod, node, .. } => {
                     self.refuse_some(&pod.key.name, has_faults);
-                    let has_space = self.free_gpus(node) > 0;
+                    let mut has_space = self.has_claims || self.free_gpus(node) > 0;
                     let was_bound =
                         self.cluster.pods.get(&pod.key).is_some_and(|pod| pod.node.is_some());
                     self.change(|cluster| cluster.carry_out(action.clone()));
                     let is_bound =
                         self.cluster.pods.get(&pod.key).is_some_and(|pod| pod.node.is_some());
                     if is_bound && !was_bound {
+                        // A driver gives no device twice. What the old process sent last may meet what
+                        // the new one does.
+                        let twice = self.cluster.devices.given_twice();
+                        assert!(twice.is_empty() || self.faults.restarts, "given twice: {twice:?}");
+                        has_space &= twice.is_empty();
                         self.start(&pod.key.clone(), has_space);
                     }
                 }

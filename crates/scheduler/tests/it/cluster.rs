@@ -13,6 +13,7 @@ use muster_scheduler::{Action, Level, Observation, PodId, Scheduler};
 
 use serde_json::{Value, json};
 
+use crate::devices;
 use crate::objects::{JobBuilder, PodBuilder, pod};
 
 /// The cluster and the scheduler under test.
@@ -45,6 +46,10 @@ pub struct Cluster {
     /// Kueue's objects, where they describe the queues.
     kueue: Option<Objects>,
     made: u64,
+    /// Devices that pods claim.
+    pub devices: devices::Objects,
+    /// True while the client cannot take back what it did before a refused binding.
+    pub is_stuck: bool,
 }
 
 impl Cluster {
@@ -80,6 +85,8 @@ impl Cluster {
             tree,
             kueue: None,
             made: 0,
+            devices: devices::Objects::default(),
+            is_stuck: false,
         };
         for node in nodes {
             cluster.set_node(node);
@@ -111,7 +118,7 @@ impl Cluster {
     }
 
     /// Tells the scheduler of a change, or keeps the report while reports are diverted.
-    fn report(&mut self, observation: Observation) {
+    pub fn report(&mut self, observation: Observation) {
         match &mut self.diverted {
             Some(reports) => reports.push(observation),
             None => self.scheduler.observe(observation),
@@ -154,7 +161,13 @@ impl Cluster {
         self.report(Observation::Group(Box::new(group)));
     }
 
-    pub fn set_class(&mut self, name: &str, value: i32) {
+    /// Returns a number that no other object has.
+    pub fn number(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+
+    pub fn set_priority_class(&mut self, name: &str, value: i32) {
         let class = json!({"metadata": {"name": name}, "value": value});
         let class = serde_json::from_value::<PriorityClassText>(class).unwrap().facts();
         self.classes.push(class.clone());
@@ -343,6 +356,7 @@ impl Cluster {
         let scheduler = Scheduler::new(self.levels.clone(), self.tree.clone()).unwrap();
         let by_local_queues = self.kueue.is_some();
         self.scheduler = if by_local_queues { scheduler.by_local_queues() } else { scheduler };
+        self.devices.tell(&mut self.scheduler);
         for node in self.nodes.values() {
             self.scheduler.observe(Observation::Node(Box::new(node.clone())));
         }
@@ -386,6 +400,7 @@ impl Cluster {
             }
             if self.has_controller {
                 is_quiet &= !self.control_jobs();
+                is_quiet &= !self.control_claims();
             }
             if is_quiet {
                 return;
@@ -411,7 +426,18 @@ impl Cluster {
 
     pub fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Bind { pod, node } => self.bind(&pod, &node),
+            Action::Bind { pod, node, claims } => {
+                let is_reserved = claims.iter().all(|claim| self.reserve(&pod, claim));
+                let is_bound = is_reserved && self.bind(&pod, &node);
+                if !is_bound {
+                    let is_stuck = self.is_stuck;
+                    for one in claims.iter().filter(|_| !is_stuck) {
+                        self.free_claim(&one.claim, &pod);
+                    }
+                    self.report(Observation::BindRefused(pod, "refused".into()));
+                }
+            }
+            Action::FreeClaim { claim, pod } => self.free_claim(&claim, &pod),
             Action::Evict { pod, .. } => {
                 let found = self.pods.get(&pod.key).filter(|known| known.uid == pod.uid);
                 if found.is_some_and(|known| known.phase == PodPhase::Active) {
@@ -470,8 +496,8 @@ impl Cluster {
     }
 
     /// Binds a pod, as the API server does: it refuses a pod that is bound, gone or ending, and
-    /// looks at no capacity.
-    pub fn bind(&mut self, id: &PodId, node: &NodeName) {
+    /// looks at no capacity. Returns false if it refused.
+    pub fn bind(&mut self, id: &PodId, node: &NodeName) -> bool {
         let is_refused = self.refuse.contains(&*id.key.name);
         let at = self.timestamp();
         let found = self.pods.get_mut(&id.key).filter(|pod| {
@@ -482,10 +508,12 @@ impl Cluster {
                 pod.node = Some(node.clone());
                 pod.bound_at = Some(at);
                 let facts = pod.clone();
+                self.assert_has_devices(&facts);
                 self.report(Observation::Bound(id.clone()));
                 self.report(Observation::Pod(Box::new(facts)));
+                true
             }
-            None => self.report(Observation::BindRefused(id.clone(), "refused".into())),
+            None => false,
         }
     }
 

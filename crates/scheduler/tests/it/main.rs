@@ -5,7 +5,9 @@
 
 mod admission;
 mod chaos;
+mod claims;
 mod cluster;
+mod devices;
 mod gangs;
 mod inspect;
 mod kueue;

@@ -92,7 +92,7 @@ fn others_pass_a_held_job_which_may_be_held_again() {
 #[test]
 fn a_hold_does_not_stop_what_runs() {
     let mut cluster = Cluster::new([node("n", 4)]);
-    cluster.set_class("high", 100);
+    cluster.set_priority_class("high", 100);
     cluster.create_job(&job("low", 4));
     cluster.run(2_000);
     cluster.annotate_job("low", HELD, Some("true"));

@@ -49,7 +49,7 @@ fn every_kind_of_bad_input_has_its_text() {
     );
     check(
         &a().spec("resourceClaims", json!([{}])),
-        "not supported by this scheduler: resource claims (DRA)",
+        "not supported by this scheduler: a resource claim without a name",
     );
     check(
         &a().spec(

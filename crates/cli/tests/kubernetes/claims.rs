@@ -1,0 +1,169 @@
+//! Pods that claim their GPUs (dynamic resource allocation) on a real API server: its controller makes
+//! the claims, its validation reads the allocations, and the scheduler has the shipped rights only.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::cluster::{KubernetesCluster, TestNamespace, pod_spec, until};
+use crate::scheduler_process::SchedulerProcess;
+
+/// Number of GPUs that the driver of node 2 advertises.
+const GPUS: usize = 8;
+
+/// Device class and slice of a test, which go with it.
+struct Driver<'a> {
+    cluster: &'a KubernetesCluster,
+    name: &'static str,
+}
+
+impl<'a> Driver<'a> {
+    /// Advertises GPUs of a driver of this name on a node.
+    fn advertise(cluster: &'a KubernetesCluster, name: &'static str, node: &str) -> Self {
+        let device = |at: usize| {
+            json!({
+                "name": format!("gpu-{at}"),
+                "attributes": {
+                    "type": {"string": "gpu"}, "index": {"int": at},
+                    "driverVersion": {"version": "580.65.6"},
+                },
+                "capacity": {"memory": {"value": "80Gi"}},
+            })
+        };
+        let class = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name},
+            "spec": {"selectors": [{"cel": {
+                "expression": format!("device.driver == '{name}' && device.attributes['{name}'].type == 'gpu'"),
+            }}], "config": [{"opaque": {"driver": name, "parameters": {
+                "apiVersion": "example.com/v1", "kind": "GpuConfig", "sharing": "none",
+            }}}]},
+        });
+        let slice = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+            "metadata": {"name": format!("{name}-{node}")},
+            "spec": {
+                "driver": name, "nodeName": node,
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                "devices": (0..GPUS).map(device).collect::<Vec<_>>(),
+            },
+        });
+        for object in [class, slice] {
+            let output = cluster.kubectl_with(&["apply", "-f", "-"], &object.to_string());
+            assert!(output.status.success(), "{output:?}");
+        }
+        Self { cluster, name }
+    }
+
+    fn template(&self, name: &str, count: usize) -> Value {
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+            "metadata": {"name": name},
+            "spec": {"spec": {"devices": {"requests": [{"name": "gpus", "exactly": {
+                "deviceClassName": self.name, "count": count,
+                "selectors": [{"cel": {"expression": format!(
+                    "device.capacity['{}'].memory.compareTo(quantity('40Gi')) >= 0", self.name
+                )}}],
+            }}]}}},
+        })
+    }
+}
+
+impl Drop for Driver<'_> {
+    fn drop(&mut self) {
+        for kind in ["resourceslices", "deviceclasses"] {
+            let objects = self.cluster.get(&[kind]);
+            for object in objects["items"].as_array().into_iter().flatten() {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                if name.starts_with(self.name) {
+                    self.cluster.kubectl(&["delete", kind, name]);
+                }
+            }
+        }
+    }
+}
+
+fn claimant(gang: &str, index: usize, size: usize) -> Value {
+    let mut spec = pod_spec("muster", 0);
+    spec["resourceClaims"] = json!([{"name": "gpus", "resourceClaimTemplateName": "one"}]);
+    spec["containers"][0]["resources"]["claims"] = json!([{"name": "gpus"}]);
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("{gang}-{index}"),
+            "labels": {"gang": gang, "muster.run/gang": gang},
+            "annotations": {"muster.run/gang-size": size.to_string()},
+        },
+        "spec": spec,
+    })
+}
+
+/// Returns the devices of all claims in a namespace, each as often as it is given.
+fn given(namespace: &TestNamespace) -> Vec<String> {
+    let claims = namespace.objects("resourceclaims", "");
+    let results = claims
+        .iter()
+        .filter_map(|claim| claim["status"]["allocation"]["devices"]["results"].as_array());
+    results.flatten().map(|one| format!("{}/{}", one["pool"], one["device"])).collect()
+}
+
+/// Two gangs of 5 that claim 8 GPUs: whole, one after the other, each pod on a GPU of its own.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn gangs_that_claim_gpus_start_whole_one_after_the_other() {
+    let cluster = KubernetesCluster::here();
+    let driver = Driver::advertise(&cluster, "gang-gpus.example.com", "node2");
+    let _scheduler = SchedulerProcess::active(&cluster);
+    let namespace = cluster.namespace("claimed-gangs");
+    namespace.create_object(&driver.template("one", 1));
+    for index in 0..5 {
+        for gang in ["a", "b"] {
+            namespace.create_object(&claimant(gang, index, 5));
+        }
+    }
+    until("gang a has its node", || namespace.bound("gang=a") == 5);
+    until("gang b says why it waits", || namespace.reason("b-0").contains("waits for"));
+    assert_eq!(namespace.bound("gang=b"), 0);
+    let devices = given(&namespace);
+    assert_eq!((devices.len(), devices.iter().collect::<BTreeSet<_>>().len()), (5, 5), "{devices:?}");
+    for claim in namespace.objects("resourceclaims", "") {
+        let status = &claim["status"];
+        if status["allocation"].is_null() {
+            continue;
+        }
+        assert_eq!(status["reservedFor"].as_array().unwrap().len(), 1, "{claim}");
+        assert_eq!(status["allocation"]["devices"]["config"][0]["source"], "FromClass");
+        assert_eq!(claim["metadata"]["finalizers"], json!(["resource.kubernetes.io/delete-protection"]));
+    }
+    for index in 0..5 {
+        namespace.delete(&format!("a-{index}"));
+    }
+    until("gang b has its node", || namespace.bound("gang=b") == 5);
+    // The controller has taken gang a's claims away.
+    until("five claims are left", || namespace.objects("resourceclaims", "").len() == 5);
+}
+
+/// The default scheduler and Muster give the devices of one driver to different pods.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn claims_of_other_schedulers_count() {
+    let cluster = KubernetesCluster::here();
+    let driver = Driver::advertise(&cluster, "shared-gpus.example.com", "node2");
+    let namespace = cluster.namespace("claims-of-others");
+    namespace.create_object(&driver.template("one", 1));
+    for index in 0..6 {
+        let mut other = claimant("other", index, 1);
+        other["spec"]["schedulerName"] = json!("default-scheduler");
+        other["metadata"]["labels"] = json!({"gang": "other"});
+        namespace.create_object(&other);
+    }
+    until("the others have their GPUs", || namespace.bound("gang=other") == 6);
+    let _scheduler = SchedulerProcess::active(&cluster);
+    for index in 0..2 {
+        namespace.create_object(&claimant("own", index, 2));
+    }
+    namespace.create_object(&claimant("late", 0, 1));
+    until("two more have a node", || namespace.bound("gang=own") == 2);
+    until("the ninth says why it waits", || namespace.reason("late-0").contains("waits for"));
+    let devices: BTreeSet<String> = given(&namespace).into_iter().collect();
+    assert_eq!(devices.len(), GPUS);
+}
