@@ -21,6 +21,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
 	"muster/kubernetes/certificates"
+	"muster/kubernetes/fakedriver"
 	"muster/kubernetes/fakegpus"
 	"muster/kubernetes/fakekubelet"
 )
@@ -50,9 +51,11 @@ func run(program string) int {
 		return own(fakekubelet.Run(os.Args[1:]))
 	case "fake-gpus":
 		return own(fakegpus.Run(os.Args[1:]))
+	case "fake-driver":
+		return own(fakedriver.Run(os.Args[1:]))
 	default:
 		return own(errors.New("link this file as etcd, kube-apiserver, kube-controller-manager, kube-scheduler, " +
-			"kubelet, kubectl, certificates, fake-kubelet or fake-gpus, and call the link"))
+			"kubelet, kubectl, certificates, fake-kubelet, fake-gpus or fake-driver, and call the link"))
 	}
 }
 

@@ -56,7 +56,7 @@ impl Executor {
     /// Gives a claim its devices, unless it has them, and reserves it for a pod.
     async fn reserve(&self, pod: &PodId, binding: &ClaimBinding) -> Result<(), String> {
         let change = |claim: &mut Value| reserve(claim, pod, binding);
-        match self.change(&binding.claim, true, change).await {
+        match self.change_claim(&binding.claim, true, change).await {
             Change::Done => Ok(()),
             Change::Refused(error) => Err(error),
         }
@@ -64,14 +64,16 @@ impl Executor {
 
     /// Takes a pod off a claim, and its devices from the claim where that was the last one.
     pub(crate) async fn free(&self, claim: &ClaimId, pod: &PodId) {
-        if let Change::Refused(error) = self.change(claim, false, |claim| free(claim, pod)).await {
+        if let Change::Refused(error) =
+            self.change_claim(claim, false, |claim| free(claim, pod)).await
+        {
             tracing::warn!("the resource claim {} keeps its devices: {error}", claim.key);
         }
     }
 
     /// Changes the status of a claim until the API server has it so, or says that it never will.
     /// `edit` returns false where the status is already right.
-    async fn change(
+    async fn change_claim(
         &self,
         claim: &ClaimId,
         keeps: bool,
@@ -79,7 +81,7 @@ impl Executor {
     ) -> Change {
         let mut pause = FIRST_PAUSE;
         loop {
-            let error = match self.try_change(claim, keeps, &edit).await {
+            let error = match self.try_to_change_claim(claim, keeps, &edit).await {
                 Ok(change) => return change,
                 Err(error) => error,
             };
@@ -93,7 +95,7 @@ impl Executor {
         }
     }
 
-    async fn try_change(
+    async fn try_to_change_claim(
         &self,
         claim: &ClaimId,
         keeps: bool,

@@ -11,7 +11,7 @@ use crate::test_cluster::folder::fnv;
 
 /// Names of the binary; it looks at its own name. Links that are not symbolic, so that the kernel shows
 /// the name as that of the running program.
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 10] = [
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
@@ -21,6 +21,7 @@ const PROGRAMS: [&str; 9] = [
     "certificates",
     "fake-kubelet",
     "fake-gpus",
+    "fake-driver",
 ];
 
 /// Name of the binary itself.

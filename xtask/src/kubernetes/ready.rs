@@ -69,17 +69,18 @@ fn node_works(cluster: &KubernetesTestCluster, program: NodeProgram, node: RealN
         }
         // Plugins register here. A kubelet that starts deletes the sockets of plugins that are there
         // already.
-        NodeProgram::Kubelet => listens(cluster, node, "kubelet.sock"),
-        NodeProgram::FakeGpus => listens(cluster, node, "fake-gpus.sock"),
+        NodeProgram::Kubelet => listens(cluster, node, "device-plugins/kubelet.sock"),
+        NodeProgram::FakeGpus => listens(cluster, node, "device-plugins/fake-gpus.sock"),
+        NodeProgram::FakeDriver => listens(cluster, node, "plugins/gpus.example.com/dra.sock"),
     }
 }
 
-/// Returns true if a program listens on a socket of device plugins. The path in the node's namespace is
+/// Returns true if a program listens on a socket in the kubelet's folder. The path in the node's namespace is
 /// short enough for a socket; that in its folder may not be.
 fn listens(cluster: &KubernetesTestCluster, node: RealNode, socket: &str) -> bool {
     let holder = KubernetesDaemon::Node(NodeProgram::Namespaces, node).pid(cluster);
     holder.is_some_and(|pid| {
-        let path = format!("/proc/{pid}/root/var/lib/kubelet/device-plugins/{socket}");
+        let path = format!("/proc/{pid}/root/var/lib/kubelet/{socket}");
         UnixStream::connect(path).is_ok()
     })
 }

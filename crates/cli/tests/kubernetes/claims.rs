@@ -11,15 +11,31 @@ use crate::scheduler_process::SchedulerProcess;
 /// Number of GPUs that the driver of node 2 advertises.
 const GPUS: usize = 8;
 
-/// Device class and slice of a test, which go with it.
-struct Driver<'a> {
+/// Driver with its device class and slices, which go with it.
+pub struct Driver<'a> {
     cluster: &'a KubernetesCluster,
     name: &'static str,
 }
 
 impl<'a> Driver<'a> {
-    /// Advertises GPUs of a driver of this name on a node.
+    /// Installs the class of a driver's GPUs.
+    pub fn install(cluster: &'a KubernetesCluster, name: &'static str) -> Self {
+        let class = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name},
+            "spec": {"selectors": [{"cel": {
+                "expression": format!("device.driver == '{name}' && device.attributes['{name}'].type == 'gpu'"),
+            }}], "config": [{"opaque": {"driver": name, "parameters": {
+                "apiVersion": "example.com/v1", "kind": "GpuConfig", "sharing": "none",
+            }}}]},
+        });
+        let output = cluster.kubectl_with(&["apply", "-f", "-"], &class.to_string());
+        assert!(output.status.success(), "{output:?}");
+        Self { cluster, name }
+    }
+
+    /// Installs the class, and advertises GPUs on a node whose driver does not run.
     fn advertise(cluster: &'a KubernetesCluster, name: &'static str, node: &str) -> Self {
+        let driver = Self::install(cluster, name);
         let device = |at: usize| {
             json!({
                 "name": format!("gpu-{at}"),
@@ -30,14 +46,6 @@ impl<'a> Driver<'a> {
                 "capacity": {"memory": {"value": "80Gi"}},
             })
         };
-        let class = json!({
-            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name},
-            "spec": {"selectors": [{"cel": {
-                "expression": format!("device.driver == '{name}' && device.attributes['{name}'].type == 'gpu'"),
-            }}], "config": [{"opaque": {"driver": name, "parameters": {
-                "apiVersion": "example.com/v1", "kind": "GpuConfig", "sharing": "none",
-            }}}]},
-        });
         let slice = json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
             "metadata": {"name": format!("{name}-{node}")},
@@ -47,22 +55,20 @@ impl<'a> Driver<'a> {
                 "devices": (0..GPUS).map(device).collect::<Vec<_>>(),
             },
         });
-        for object in [class, slice] {
-            let output = cluster.kubectl_with(&["apply", "-f", "-"], &object.to_string());
-            assert!(output.status.success(), "{output:?}");
-        }
-        Self { cluster, name }
+        let output = cluster.kubectl_with(&["apply", "-f", "-"], &slice.to_string());
+        assert!(output.status.success(), "{output:?}");
+        driver
     }
 
-    fn template(&self, name: &str, count: usize) -> Value {
+    /// Returns a template `gpus` of claims for this many GPUs.
+    pub fn template(&self, count: usize) -> Value {
+        let name = self.name;
         json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
-            "metadata": {"name": name},
+            "metadata": {"name": "gpus"},
             "spec": {"spec": {"devices": {"requests": [{"name": "gpus", "exactly": {
-                "deviceClassName": self.name, "count": count,
-                "selectors": [{"cel": {"expression": format!(
-                    "device.capacity['{}'].memory.compareTo(quantity('40Gi')) >= 0", self.name
-                )}}],
+                "deviceClassName": name, "count": count,
+                "selectors": [{"cel": {"expression": format!("device.attributes['{name}'].index >= 0")}}],
             }}]}}},
         })
     }
@@ -82,9 +88,10 @@ impl Drop for Driver<'_> {
     }
 }
 
-fn claimant(gang: &str, index: usize, size: usize) -> Value {
+/// Returns a pod of a gang with a claim of the template `gpus`.
+pub fn claimant(gang: &str, index: usize, size: usize) -> Value {
     let mut spec = pod_spec("muster", 0);
-    spec["resourceClaims"] = json!([{"name": "gpus", "resourceClaimTemplateName": "one"}]);
+    spec["resourceClaims"] = json!([{"name": "gpus", "resourceClaimTemplateName": "gpus"}]);
     spec["containers"][0]["resources"]["claims"] = json!([{"name": "gpus"}]);
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -98,7 +105,7 @@ fn claimant(gang: &str, index: usize, size: usize) -> Value {
 }
 
 /// Returns the devices of all claims in a namespace, each as often as it is given.
-fn given(namespace: &TestNamespace) -> Vec<String> {
+pub fn given(namespace: &TestNamespace) -> Vec<String> {
     let claims = namespace.objects("resourceclaims", "");
     let results = claims
         .iter()
@@ -114,7 +121,7 @@ fn gangs_that_claim_gpus_start_whole_one_after_the_other() {
     let driver = Driver::advertise(&cluster, "gang-gpus.example.com", "node2");
     let _scheduler = SchedulerProcess::active(&cluster);
     let namespace = cluster.namespace("claimed-gangs");
-    namespace.create_object(&driver.template("one", 1));
+    namespace.create_object(&driver.template(1));
     for index in 0..5 {
         for gang in ["a", "b"] {
             namespace.create_object(&claimant(gang, index, 5));
@@ -124,7 +131,11 @@ fn gangs_that_claim_gpus_start_whole_one_after_the_other() {
     until("gang b says why it waits", || namespace.reason("b-0").contains("waits for"));
     assert_eq!(namespace.bound("gang=b"), 0);
     let devices = given(&namespace);
-    assert_eq!((devices.len(), devices.iter().collect::<BTreeSet<_>>().len()), (5, 5), "{devices:?}");
+    assert_eq!(
+        (devices.len(), devices.iter().collect::<BTreeSet<_>>().len()),
+        (5, 5),
+        "{devices:?}"
+    );
     for claim in namespace.objects("resourceclaims", "") {
         let status = &claim["status"];
         if status["allocation"].is_null() {
@@ -132,7 +143,10 @@ fn gangs_that_claim_gpus_start_whole_one_after_the_other() {
         }
         assert_eq!(status["reservedFor"].as_array().unwrap().len(), 1, "{claim}");
         assert_eq!(status["allocation"]["devices"]["config"][0]["source"], "FromClass");
-        assert_eq!(claim["metadata"]["finalizers"], json!(["resource.kubernetes.io/delete-protection"]));
+        assert_eq!(
+            claim["metadata"]["finalizers"],
+            json!(["resource.kubernetes.io/delete-protection"])
+        );
     }
     for index in 0..5 {
         namespace.delete(&format!("a-{index}"));
@@ -149,7 +163,7 @@ fn claims_of_other_schedulers_count() {
     let cluster = KubernetesCluster::here();
     let driver = Driver::advertise(&cluster, "shared-gpus.example.com", "node2");
     let namespace = cluster.namespace("claims-of-others");
-    namespace.create_object(&driver.template("one", 1));
+    namespace.create_object(&driver.template(1));
     for index in 0..6 {
         let mut other = claimant("other", index, 1);
         other["spec"]["schedulerName"] = json!("default-scheduler");

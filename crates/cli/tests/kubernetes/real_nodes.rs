@@ -1,6 +1,7 @@
 //! Properties of real nodes on which other tests rely: processes with devices of their own, pods that reach
 //! each other, and a node that loses its power.
 
+mod claims;
 mod conformance;
 mod exported_job;
 mod installation;

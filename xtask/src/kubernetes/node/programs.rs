@@ -13,20 +13,26 @@ pub enum NodeProgram {
     Kubelet,
     /// Device plugin of GPUs that do not exist.
     FakeGpus,
+    /// Driver of GPUs that do not exist, for pods that claim theirs.
+    FakeDriver,
 }
+
+/// Number of devices of the driver.
+const CLAIMED_GPUS: u32 = 4;
 
 /// Script that creates and holds the namespaces of a node.
 const NAMESPACES: &str = include_str!("../conf/node.sh");
 
 impl NodeProgram {
     /// All programs in the order in which they start.
-    pub const ALL: [Self; 4] = [Self::Namespaces, Self::Containerd, Self::Kubelet, Self::FakeGpus];
+    pub const ALL: [Self; 5] =
+        [Self::Namespaces, Self::Containerd, Self::Kubelet, Self::FakeGpus, Self::FakeDriver];
 
     /// Returns the start of its name; the node's name follows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Namespaces => "namespaces",
-            Self::Containerd | Self::Kubelet | Self::FakeGpus => self.program(),
+            Self::Containerd | Self::Kubelet | Self::FakeGpus | Self::FakeDriver => self.program(),
         }
     }
 
@@ -37,6 +43,7 @@ impl NodeProgram {
             Self::Containerd => "containerd",
             Self::Kubelet => "kubelet",
             Self::FakeGpus => "fake-gpus",
+            Self::FakeDriver => "fake-driver",
         }
     }
 
@@ -60,6 +67,11 @@ impl NodeProgram {
             }
             Self::Kubelet => kubelet(bin, cluster, node, options),
             Self::FakeGpus => vec![bin, format!("--count={}", options.gpus)],
+            Self::FakeDriver => {
+                let name = node.name();
+                let kubeconfig = format!("--kubeconfig={}/etc/{name}.kubeconfig", cluster.text());
+                vec![bin, format!("--count={CLAIMED_GPUS}"), format!("--node={name}"), kubeconfig]
+            }
         }
     }
 }
