@@ -45,7 +45,7 @@ impl KubernetesDaemon {
     }
 
     /// Returns the programs of a real node in the order in which they start.
-    pub fn of_node(node: RealNode) -> [Self; 4] {
+    pub fn of_node(node: RealNode) -> [Self; 5] {
         NodeProgram::ALL.map(|program| Self::Node(program, node))
     }
 

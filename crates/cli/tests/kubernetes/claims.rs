@@ -128,7 +128,7 @@ fn gangs_that_claim_gpus_start_whole_one_after_the_other() {
         }
     }
     until("gang a has its node", || namespace.bound("gang=a") == 5);
-    until("gang b says why it waits", || namespace.reason("b-0").contains("waits for"));
+    until("gang b says why it waits", || namespace.reason("b-0").contains("not enough of"));
     assert_eq!(namespace.bound("gang=b"), 0);
     let devices = given(&namespace);
     assert_eq!(
@@ -177,7 +177,7 @@ fn claims_of_other_schedulers_count() {
     }
     namespace.create_object(&claimant("late", 0, 1));
     until("two more have a node", || namespace.bound("gang=own") == 2);
-    until("the ninth says why it waits", || namespace.reason("late-0").contains("waits for"));
+    until("the ninth says why it waits", || namespace.reason("late-0").contains("not enough of"));
     let devices: BTreeSet<String> = given(&namespace).into_iter().collect();
     assert_eq!(devices.len(), GPUS);
 }
