@@ -37,9 +37,7 @@ impl SchedulerKind {
             SchedulerKind::Volcano => Box::new(peers::volcano::Volcano::new(site, seed)),
             SchedulerKind::KubeGang => Box::new(peers::kube::KubeGang::new(site, seed)),
             SchedulerKind::Kueue => Box::new(Kueue::new(site, seed, Binding::Stock)),
-            SchedulerKind::KueueReady => {
-                Box::new(Kueue::new(site, seed, Binding::WaitsForPodsReady))
-            }
+            SchedulerKind::KueueReady => Box::new(Kueue::new(site, seed, Binding::BlocksAdmission)),
             SchedulerKind::KueueTas => Box::new(Kueue::new(site, seed, Binding::Topology)),
         })
     }
