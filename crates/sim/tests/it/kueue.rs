@@ -153,6 +153,20 @@ fn a_workload_preempts_for_places_although_it_has_quota() {
 }
 
 #[test]
+fn a_preemptor_stays_at_the_head_of_its_queue() {
+    let site = site(&[8], &[("a", 4), ("b", 4)], Preemption { reclaim: true, priority: false });
+    // Queue b borrows with its second job, which the last one reclaims. The third, of the same
+    // queue and before it, would borrow and does not fit. If it came first again after the
+    // eviction, the fourth would take what was freed, and be evicted in turn.
+    let text =
+        "0 1000 1 4 0 b 0\n1 1000 1 4 0 b 0\n2 10 1 6 0 a 0\n3 1000 1 4 0 b 0\n10 50 1 2 0 a 0";
+    for scheduler in [SchedulerKind::Kueue, SchedulerKind::KueueReady, SchedulerKind::KueueTas] {
+        let (began, evictions) = began(&site, scheduler, text);
+        assert_eq!((began[4], evictions), (10, 1), "{}", scheduler.name());
+    }
+}
+
+#[test]
 fn only_workloads_whose_places_are_needed_are_evicted() {
     let site = site(&[2, 2], &[("a", 4)], Preemption { reclaim: false, priority: true });
     // On the first node are the first and the third, on the second the second. The third goes first

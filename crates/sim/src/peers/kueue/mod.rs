@@ -176,6 +176,7 @@ impl Kueue {
                     has_progressed = true;
                     evicted.extend(victims.iter().map(|one| one.job));
                     victims.into_iter().for_each(|one| self.preempt(cluster, one));
+                    self.queue(queue).preempts(turn);
                     known.clear();
                     // What the evicted ones give back is reserved in this cycle.
                     self.quotas.add(queue, flavor, demand.amount);
