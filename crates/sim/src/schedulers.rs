@@ -27,7 +27,13 @@ impl SchedulerKind {
         Ok(match self {
             SchedulerKind::Muster => Box::new(EngineScheduler::new(site)?),
             SchedulerKind::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
-            SchedulerKind::Slurm => Box::new(Slurm::new(site, slurm)),
+            SchedulerKind::Slurm => {
+                Box::new(Slurm::new(site, SlurmSettings { preemption: None, ..slurm }))
+            }
+            SchedulerKind::SlurmPreempt => {
+                let preemption = Some(slurm.preemption.unwrap_or_default());
+                Box::new(Slurm::new(site, SlurmSettings { preemption, ..slurm }))
+            }
             SchedulerKind::External => {
                 return Err(SchedulerError::Policy("no command is given".to_owned()));
             }

@@ -60,6 +60,8 @@ pub enum SchedulerKind {
     KubeDefault,
     /// Slurm with multifactor priority and backfill.
     Slurm,
+    /// The same, with preemption by QOS.
+    SlurmPreempt,
     /// No scheduler: people with ssh.
     None,
     /// One Ray application with a placement group for each job.
@@ -82,12 +84,13 @@ pub enum SchedulerKind {
 
 impl SchedulerKind {
     /// All schedulers by the names that users write.
-    pub const ALL: [(&'static str, SchedulerKind); 11] = [
+    pub const ALL: [(&'static str, SchedulerKind); 12] = [
         ("muster", SchedulerKind::Muster),
         ("kube-default", SchedulerKind::KubeDefault),
         ("none", SchedulerKind::None),
         ("ray", SchedulerKind::Ray),
         ("slurm", SchedulerKind::Slurm),
+        ("slurm-preempt", SchedulerKind::SlurmPreempt),
         ("volcano", SchedulerKind::Volcano),
         ("kai", SchedulerKind::Kai),
         ("kube-gang", SchedulerKind::KubeGang),
@@ -128,6 +131,7 @@ impl SchedulerKind {
             | SchedulerKind::KueueTas => true,
             SchedulerKind::Muster
             | SchedulerKind::Slurm
+            | SchedulerKind::SlurmPreempt
             | SchedulerKind::None
             | SchedulerKind::Ray
             | SchedulerKind::Kai

@@ -19,6 +19,7 @@ mod ray;
 mod reclaim;
 mod scenario;
 mod slurm;
+mod slurm_preempt;
 mod variants;
 mod volcano;
 mod whatif;

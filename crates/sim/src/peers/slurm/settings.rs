@@ -4,6 +4,8 @@
 
 use muster_model::Span;
 
+use super::preempt::QosPreemption;
+
 /// Settings of a slurm.conf that the model uses. `PriorityDecayHalfLife` is that of the site's
 /// queue tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +50,11 @@ pub struct SlurmSettings {
     /// to end.
     pub default_time: Span,
 
-    // ---- after a node has failed ----
+    // ---- PreemptType=preempt/qos, PreemptMode=REQUEUE ----
+    /// Settings of preemption by QOS; `None`: `PreemptType=preempt/none`.
+    pub preemption: Option<QosPreemption>,
+
+    // ---- after a node has failed, or a preemption ----
     /// Delay before a requeued job may start: `cred_expire` of `AuthInfo`, and a second
     /// (src/slurmctld/job_mgr.c, batch_requeue_fini; on a real 22.05 it was 121 s).
     pub requeue_delay: Span,
@@ -84,6 +90,7 @@ impl Default for SlurmSettings {
             bf_window: max_time,
             bf_window_linear: None,
             default_time: max_time,
+            preemption: None,
             requeue_delay: Span::from_secs(121),
         }
     }
