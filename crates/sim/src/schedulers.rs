@@ -2,6 +2,7 @@
 
 use crate::fleet::{EngineScheduler, FleetSite, Scheduler, SchedulerError, SchedulerKind};
 use crate::peers;
+use crate::peers::kube::{KubeDefault, Scoring};
 use crate::peers::kueue::{Binding, Kueue};
 use crate::peers::slurm::{Slurm, SlurmSettings};
 
@@ -26,7 +27,10 @@ impl SchedulerKind {
     ) -> Result<Box<dyn Scheduler>, SchedulerError> {
         Ok(match self {
             SchedulerKind::Muster => Box::new(EngineScheduler::new(site)?),
-            SchedulerKind::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
+            SchedulerKind::KubeDefault => Box::new(KubeDefault::new(site, seed)),
+            SchedulerKind::KubePacked => {
+                Box::new(KubeDefault::new(site, seed).scoring(Scoring::MostAllocated))
+            }
             SchedulerKind::Slurm => {
                 Box::new(Slurm::new(site, SlurmSettings { preemption: None, ..slurm }))
             }

@@ -58,6 +58,8 @@ pub enum SchedulerKind {
     Muster,
     /// Stock Kubernetes, pod by pod.
     KubeDefault,
+    /// The same, with bin packing.
+    KubePacked,
     /// Slurm with multifactor priority and backfill.
     Slurm,
     /// The same, with preemption by QOS.
@@ -84,9 +86,10 @@ pub enum SchedulerKind {
 
 impl SchedulerKind {
     /// All schedulers by the names that users write.
-    pub const ALL: [(&'static str, SchedulerKind); 12] = [
+    pub const ALL: [(&'static str, SchedulerKind); 13] = [
         ("muster", SchedulerKind::Muster),
         ("kube-default", SchedulerKind::KubeDefault),
+        ("kube-packed", SchedulerKind::KubePacked),
         ("none", SchedulerKind::None),
         ("ray", SchedulerKind::Ray),
         ("slurm", SchedulerKind::Slurm),
@@ -124,6 +127,7 @@ impl SchedulerKind {
     pub fn is_random(self) -> bool {
         match self {
             SchedulerKind::KubeDefault
+            | SchedulerKind::KubePacked
             | SchedulerKind::Volcano
             | SchedulerKind::KubeGang
             | SchedulerKind::Kueue

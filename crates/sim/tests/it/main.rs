@@ -9,6 +9,7 @@ mod fleet;
 mod gang;
 mod instants;
 mod kai;
+mod kube;
 mod kueue;
 mod none;
 mod oracle;
