@@ -115,6 +115,27 @@ impl SchedulerKind {
         own.map_or("exec", |(name, _)| name)
     }
 
+    /// Returns the name and version of what is modelled, as docs/models.md has its sources; `None` for
+    /// the engine and for programs of users.
+    #[must_use]
+    pub fn model_of(self) -> Option<&'static str> {
+        match self {
+            SchedulerKind::Muster | SchedulerKind::External => None,
+            SchedulerKind::KubeDefault => Some("Kubernetes 1.36"),
+            SchedulerKind::KubePacked => Some("Kubernetes 1.36, bin packing"),
+            SchedulerKind::KubeGang => Some("Kubernetes 1.36, pod groups"),
+            SchedulerKind::Slurm => Some("Slurm 26.11.0-rc1"),
+            SchedulerKind::SlurmPreempt => Some("Slurm 26.11.0-rc1, preempt/qos"),
+            SchedulerKind::None => Some("users without a scheduler"),
+            SchedulerKind::Ray => Some("Ray at 8e3f2f1"),
+            SchedulerKind::Volcano => Some("Volcano 1.15.1"),
+            SchedulerKind::Kai => Some("KAI 0.17.0"),
+            SchedulerKind::Kueue => Some("Kueue 0.19.2"),
+            SchedulerKind::KueueReady => Some("Kueue 0.19.2, blockAdmission"),
+            SchedulerKind::KueueTas => Some("Kueue 0.19.2, topology-aware"),
+        }
+    }
+
     /// Returns whether it gives shares of a GPU; otherwise a job that requests a share gets a whole
     /// one.
     #[must_use]
