@@ -11,6 +11,7 @@ mod instants;
 mod kai;
 mod kube;
 mod kueue;
+mod models;
 mod none;
 mod oracle;
 mod orders;

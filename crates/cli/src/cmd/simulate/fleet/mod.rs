@@ -52,8 +52,8 @@ pub struct FleetArgs {
     /// 4, 4xh100, 4xh100:8. May be given several times
     #[arg(long, value_name = "N[xMODEL[:GPUS]]", requires = "cluster")]
     add_nodes: Vec<AddNodes>,
-    /// slurm.conf of the site, for the model slurm: weights, intervals, depths; the defaults are in
-    /// docs/models.md
+    /// slurm.conf of the site, for the models slurm and slurm-preempt: weights, intervals, depths;
+    /// the defaults are in docs/models.md
     #[arg(long, value_name = "FILE", requires = "cluster")]
     slurm_conf: Option<PathBuf>,
     /// Time that a policy of --scheduler exec:COMMAND has for each answer
