@@ -4,6 +4,7 @@
 //! interpreted in `fleet/findings.rs`. What needs no script is in the HTML, too (`html/text.rs`).
 
 mod data;
+mod escape;
 mod models;
 mod text;
 

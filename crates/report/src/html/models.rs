@@ -4,7 +4,7 @@
 
 use muster_model::simulation::{FleetComparison, FleetFigures, TimeLimits};
 
-use super::text::escaped;
+use super::escape::escaped;
 use crate::amount::{grouped, grouped_count};
 use crate::fleet::runs::decided_by;
 

@@ -5,6 +5,7 @@
 use muster_model::simulation::FleetComparison;
 
 use super::data::PageData;
+use super::escape::escaped;
 use super::models;
 use crate::fleet::runs;
 
@@ -33,12 +34,6 @@ pub(super) fn parts(
         ("{{models}}", models::section(comparison)),
         ("{{command}}", escaped(&comparison.command)),
     ]
-}
-
-/// Returns text as HTML that shows it as it is.
-pub(super) fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('"', "&quot;")
 }
 
 fn hidden(is_hidden: bool) -> String {

@@ -68,7 +68,8 @@ fn bin_packing_keeps_whole_nodes_free() {
     // for the last job.
     let nodes = site(4, 4);
     let of = |gpus: u32, cpus: u32, job: FleetJob| {
-        let (gpu, cpus) = (GpuRequest::whole(gpus), CpuMilli(cpus * 1000));
+        let gpu = GpuRequest::whole(gpus);
+        let cpus = CpuMilli(cpus * 1000);
         FleetJob { task: Arc::new(Resources { gpu, cpus, ..(*job.task).clone() }), ..job }
     };
     let mut jobs: Vec<FleetJob> =

@@ -181,9 +181,7 @@ impl Kueue {
                     // What the evicted ones give back is reserved in this cycle.
                     self.quotas.add(queue, flavor, demand.amount);
                     reserved.push((queue, flavor, demand.amount));
-                    if self.plan(cluster, turn.2) {
-                        reserved_places.push(turn.2);
-                    }
+                    reserved_places.extend(self.plan(cluster, turn.2).then_some(turn.2));
                 }
                 AssignmentMode::Reserves(flavor) => {
                     let amount = demand.amount.min(self.quotas.unused(queue, flavor));
@@ -198,7 +196,7 @@ impl Kueue {
         for (queue, flavor, amount) in reserved.into_iter().rev() {
             self.quotas.remove(queue, flavor, amount);
         }
-        reserved_places.into_iter().for_each(|job| self.unplan(cluster, job));
+        self.unplan(cluster, &reserved_places);
         Ok(has_progressed)
     }
 
@@ -294,11 +292,12 @@ impl Kueue {
         true
     }
 
-    /// Frees the places that are planned for a workload.
-    fn unplan(&mut self, cluster: &ClusterState, job: JobNo) {
-        if let (Some(places), Some(pool)) = (self.planned.remove(&job), &mut self.beside_planned) {
-            for (node, devices) in places {
-                pool.give(node, &cluster.job(job).task, devices);
+    /// Frees the places that are planned for workloads.
+    fn unplan(&mut self, cluster: &ClusterState, jobs: &[JobNo]) {
+        let Some(pool) = &mut self.beside_planned else { return };
+        for job in jobs {
+            for (node, devices) in self.planned.remove(job).unwrap_or_default() {
+                pool.give(node, &cluster.job(*job).task, devices);
             }
         }
     }
@@ -399,7 +398,6 @@ impl Kueue {
         waits.map(|one| one.unready_since + PODS_READY_TIMEOUT).min()
     }
 
-    /// Requeues evicted workloads.
     fn take_back(&mut self, cluster: &ClusterState) {
         for (job, queued_at) in self.evicted.take_back(cluster.now()) {
             let queue = self.quotas.leaf(&cluster.job(job).queue);

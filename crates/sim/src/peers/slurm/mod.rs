@@ -28,5 +28,4 @@ mod state;
 mod switches;
 
 pub use controller::Slurm;
-pub use preempt::QosPreemption;
-pub use settings::SlurmSettings;
+pub use settings::{QosPreemption, SlurmSettings};

@@ -23,15 +23,6 @@ const REORDER_COUNT: usize = 1;
 /// assumption, the same as for other schedulers; a job has up to `KillWait` of 30 s.
 const STOPPING: Span = Span::from_secs(1);
 
-/// Settings of `PreemptType=preempt/qos`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QosPreemption {
-    /// `PreemptExemptTime`: time for which a job runs before it may be preempted.
-    pub exempt_time: Span,
-    /// `GraceTime` of each QOS: time for which a preempted job runs on.
-    pub grace_time: Span,
-}
-
 /// Room for a job's tasks while other jobs are removed on trial.
 struct TrialRoom<'s> {
     state: &'s ControllerState,

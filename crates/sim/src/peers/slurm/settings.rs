@@ -4,8 +4,6 @@
 
 use muster_model::Span;
 
-use super::preempt::QosPreemption;
-
 /// Settings of a slurm.conf that the model uses. `PriorityDecayHalfLife` is that of the site's
 /// queue tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +56,15 @@ pub struct SlurmSettings {
     /// Delay before a requeued job may start: `cred_expire` of `AuthInfo`, and a second
     /// (src/slurmctld/job_mgr.c, batch_requeue_fini; on a real 22.05 it was 121 s).
     pub requeue_delay: Span,
+}
+
+/// Times for which running jobs of lower QOS are spared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QosPreemption {
+    /// `PreemptExemptTime`: time for which a job runs before it may be preempted.
+    pub exempt_time: Span,
+    /// `GraceTime` of each QOS: time for which a preempted job runs on.
+    pub grace_time: Span,
 }
 
 impl Default for SlurmSettings {
