@@ -5,7 +5,7 @@ mod calibration;
 mod caveat;
 pub(crate) mod findings;
 mod instant;
-mod runs;
+pub(crate) mod runs;
 mod sizes;
 mod variants;
 pub(crate) mod words;
@@ -59,7 +59,7 @@ fn wrapped(sentence: &str, width: usize) -> String {
 }
 
 /// Describes the load and the cluster, and what is left out of the load.
-fn head(comparison: &FleetComparison) -> Vec<String> {
+pub(crate) fn head(comparison: &FleetComparison) -> Vec<String> {
     let FleetComparison { trace, cluster, queues, nodes, size, jobs, strangers, seeds, .. } =
         comparison;
     let queues =
@@ -103,7 +103,7 @@ fn head(comparison: &FleetComparison) -> Vec<String> {
 }
 
 /// Returns the name of the unit, `GPU` or `CPU`.
-fn unit(unit: FleetUnit) -> &'static str {
+pub(crate) fn unit(unit: FleetUnit) -> &'static str {
     match unit {
         FleetUnit::Gpu => "GPU",
         FleetUnit::Cpu => "CPU",

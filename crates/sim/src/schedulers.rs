@@ -2,6 +2,7 @@
 
 use crate::fleet::{EngineScheduler, FleetSite, Scheduler, SchedulerError, SchedulerKind};
 use crate::peers;
+use crate::peers::kube::{KubeDefault, Scoring};
 use crate::peers::kueue::{Binding, Kueue};
 use crate::peers::slurm::{Slurm, SlurmSettings};
 
@@ -26,8 +27,17 @@ impl SchedulerKind {
     ) -> Result<Box<dyn Scheduler>, SchedulerError> {
         Ok(match self {
             SchedulerKind::Muster => Box::new(EngineScheduler::new(site)?),
-            SchedulerKind::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
-            SchedulerKind::Slurm => Box::new(Slurm::new(site, slurm)),
+            SchedulerKind::KubeDefault => Box::new(KubeDefault::new(site, seed)),
+            SchedulerKind::KubePacked => {
+                Box::new(KubeDefault::new(site, seed).scoring(Scoring::MostAllocated))
+            }
+            SchedulerKind::Slurm => {
+                Box::new(Slurm::new(site, SlurmSettings { preemption: None, ..slurm }))
+            }
+            SchedulerKind::SlurmPreempt => {
+                let preemption = Some(slurm.preemption.unwrap_or_default());
+                Box::new(Slurm::new(site, SlurmSettings { preemption, ..slurm }))
+            }
             SchedulerKind::External => {
                 return Err(SchedulerError::Policy("no command is given".to_owned()));
             }
@@ -37,9 +47,7 @@ impl SchedulerKind {
             SchedulerKind::Volcano => Box::new(peers::volcano::Volcano::new(site, seed)),
             SchedulerKind::KubeGang => Box::new(peers::kube::KubeGang::new(site, seed)),
             SchedulerKind::Kueue => Box::new(Kueue::new(site, seed, Binding::Stock)),
-            SchedulerKind::KueueReady => {
-                Box::new(Kueue::new(site, seed, Binding::WaitsForPodsReady))
-            }
+            SchedulerKind::KueueReady => Box::new(Kueue::new(site, seed, Binding::BlocksAdmission)),
             SchedulerKind::KueueTas => Box::new(Kueue::new(site, seed, Binding::Topology)),
         })
     }

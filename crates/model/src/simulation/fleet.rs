@@ -90,6 +90,10 @@ pub struct FleetFigures {
     pub variant: String,
     /// True when the production engine decided; false for a model.
     pub is_engine: bool,
+    /// Name and version of what is modelled, such as `Kueue 0.19.2`; `None` for the engine and for
+    /// programs of users.
+    #[serde(default)]
+    pub model_of: Option<String>,
     /// True when the run was interrupted: the figures cover only the time until then.
     pub is_partial: bool,
     /// Number of jobs that were submitted.
@@ -105,6 +109,10 @@ pub struct FleetFigures {
     pub left_holding: u64,
     /// GPUs, or CPUs, that these held.
     pub left_held: f64,
+    /// Reason for which the first job among `left` is pending, in the words of its scheduler; `None`
+    /// when no job is left, or the run was interrupted.
+    #[serde(default)]
+    pub left_why: Option<String>,
     /// Seconds from submission to end. This figure and the next three cover all jobs that were
     /// submitted and not rejected; jobs that have not ended (`left`) count up to the horizon, so
     /// where there are any the true figures are larger.

@@ -122,6 +122,8 @@ impl<'c> ComparedRuns<'c> {
         let seed = self.seed();
         let left = self.whole.iter().filter(|run| run.left > 0);
         let sentence = |run: &&FleetFigures| {
+            let why =
+                run.left_why.as_ref().map_or(String::new(), |why| format!("; {}", clean(why)));
             let begin = format!("{seed}under {} ", run.scheduler);
             let held = format!("{} {}{}", amount(run.left_held), self.unit, plural(run.left_held));
             let others = run.left - run.left_holding;
@@ -135,16 +137,16 @@ impl<'c> ComparedRuns<'c> {
             };
             match run.left_holding {
                 0 => format!(
-                    "{begin}{} never end{}",
+                    "{begin}{} never end{}{why}",
                     grouped_count(run.left, "job"),
                     verb_ending(run.left)
                 ),
                 1 => format!(
-                    "{begin}1 gang holds {held} and waits for the rest of what it needs; {rest}"
+                    "{begin}1 gang holds {held} and waits for the rest of what it needs; {rest}{why}"
                 ),
                 gangs => {
                     format!(
-                        "{begin}{} gangs hold {held} and wait for each other; {rest}",
+                        "{begin}{} gangs hold {held} and wait for each other; {rest}{why}",
                         grouped(gangs)
                     )
                 }

@@ -3,8 +3,8 @@
 
 use muster_model::simulation::{Figure, FleetComparison, FleetFigures};
 
-use super::unit;
 use super::words::{amount, at_least, percent, span, with_margin};
+use super::{label, unit};
 use crate::RenderContext;
 use crate::amount::grouped;
 use crate::style::clean;
@@ -14,7 +14,7 @@ use crate::table::{Align, Table};
 type RunColumn = (&'static str, fn(&FleetFigures) -> String);
 
 const COLUMNS: [RunColumn; 16] = [
-    ("DECIDED BY", |run| decided_by(run).to_owned()),
+    ("DECIDED BY", |run| decided_by(run)),
     ("TURNAROUND", |run| over_jobs(run, "turnaround_secs.mean", span)),
     ("95 %", |run| over_jobs(run, "turnaround_secs.p95", span)),
     ("WAITED", |run| over_jobs(run, "waited_secs.mean", span)),
@@ -32,14 +32,14 @@ const COLUMNS: [RunColumn; 16] = [
     ("STUCK", |run| if run.is_partial { String::new() } else { some(run, "left_holding") }),
 ];
 
-/// Returns what decided: the engine, a program of the user, or a model.
-fn decided_by(run: &FleetFigures) -> &'static str {
-    if run.is_engine {
-        "the engine"
-    } else if run.scheduler.starts_with("exec:") {
-        "a program"
-    } else {
-        "a model"
+/// Returns what decided: the engine, a program of the user, or a model, with the version that it
+/// represents.
+pub(crate) fn decided_by(run: &FleetFigures) -> String {
+    match &run.model_of {
+        Some(version) => format!("a model of {version}"),
+        None if run.is_engine => "the engine".to_owned(),
+        None if run.scheduler.starts_with("exec:") => "a program".to_owned(),
+        None => "a model".to_owned(),
     }
 }
 
@@ -94,6 +94,18 @@ pub(super) fn tables(comparison: &FleetComparison, width: usize, context: Render
         ));
     }
     text
+}
+
+/// Returns the headings, and a row of cells for each run; columns that say nothing are left out.
+pub(crate) fn cells(comparison: &FleetComparison) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let said = |column: &&RunColumn| comparison.runs.iter().any(|run| !column.1(run).is_empty());
+    let columns: Vec<&RunColumn> = COLUMNS.iter().filter(said).collect();
+    let row = |run: &FleetFigures| {
+        let name = format!("{}{}", label(run), if run.is_partial { "*" } else { "" });
+        std::iter::once(name).chain(columns.iter().map(|(_, text)| text(run))).collect()
+    };
+    let headings = std::iter::once("SCHEDULER").chain(columns.iter().map(|(heading, _)| *heading));
+    (headings.collect(), comparison.runs.iter().map(row).collect())
 }
 
 fn table<'c>(comparison: &'c FleetComparison, columns: &[RunColumn]) -> Table<'c, FleetFigures> {

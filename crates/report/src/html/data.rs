@@ -13,12 +13,12 @@ const MOST_BARS: usize = 250_000;
 pub(super) struct PageData<'d> {
     comparison: &'d FleetComparison,
     /// Warning to be read before the figures; `None` if there is nothing to warn about.
-    caveat: Option<String>,
-    findings: Vec<String>,
+    pub(super) caveat: Option<String>,
+    pub(super) findings: Vec<String>,
     /// Sentences on the variants of the site, if there are several.
     variants: Vec<String>,
     /// Judgement of the calibration, one sentence per scheduler.
-    calibration: Vec<String>,
+    pub(super) calibration: Vec<String>,
     gantts: Vec<DrawnGantt<'d>>,
 }
 

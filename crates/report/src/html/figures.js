@@ -66,9 +66,16 @@
     return interval && interval.margin > 0 ? atLeast + rough(interval.mean) + " ± " + rough(interval.margin) : text;
   }
 
+  function decidedBy(run) {
+    if (run.model_of !== null) {
+      return "a model of " + run.model_of;
+    }
+    return run.is_engine ? "the engine" : run.scheduler.startsWith("exec:") ? "a program" : "a model";
+  }
+
   function row(run, at) {
     const name = element("th", { scope: "row" }, muster.swatch(at), " " + label(run) + (run.is_partial ? "*" : ""));
-    const by = element("td", { className: "words" }, run.is_engine ? "the engine" : run.scheduler.startsWith("exec:") ? "a program" : "a model");
+    const by = element("td", { className: "words" }, decidedBy(run));
     return element("tr", {}, name, by, ...COLUMNS.map((column) => element("td", {}, cell(run, column))));
   }
 

@@ -102,6 +102,34 @@ fn the_data_reads_back_as_it_was() {
 }
 
 #[test]
+fn head_figures_models_and_command_need_no_script() {
+    let mut shown = comparison(vec![run("muster", 90.0), stuck(run("kube-default", 0.0))]);
+    shown.trace = "a<b>&c.csv".to_owned();
+    shown.without_limit = 12;
+    let page = page(&shown, &[]);
+    let (text, _) = page.split_once(OPENS).expect("the data is in the page");
+    let finding = &crate::fleet::findings(&shown)[0];
+    for said in [
+        "<h1 id=\"title\">a&lt;b&gt;&amp;c.csv on site.yaml</h1>",
+        "1,200 jobs of a&lt;b&gt;&amp;c.csv on site.yaml (12 nodes, 96 GPUs)",
+        &format!("<li>{finding}</li>"),
+        "<td>kube-default</td><td>a model of Kubernetes 1.36</td>",
+        "<td>muster</td><td>the engine</td>",
+        "Time limits are those that users requested; 12 of 1,200 jobs have none.",
+        "<dt>kube-default: a model of Kubernetes 1.36</dt><dd>Assumed: <ul>",
+        "<li>backoffLimit: none: by default, a Job is given up after 6 failed pods</li>",
+        "<a href=\"#model-kube-default\">",
+        "<details id=\"model-kube-default\"><summary>docs/models.md: kube-default, kube-packed</summary>",
+        "<pre id=\"command\" tabindex=\"0\">muster simulate --cluster",
+    ] {
+        assert!(text.contains(said), "{said}");
+    }
+    // Only models of the comparison are described, and a calibration that was not asked for is not.
+    assert!(!text.contains("<details id=\"model-kueue\">"));
+    assert!(text.contains("aria-labelledby=\"calibration-title\" hidden>"));
+}
+
+#[test]
 fn a_name_cannot_leave_the_data() {
     let harmless = page(&comparison(vec![run("muster", 90.0)]), &[gantt("17", "ann")]);
     let ends = |page: &str| page.to_lowercase().matches("</script").count();

@@ -6,6 +6,7 @@ use muster_model::Time;
 use muster_model::simulation::FleetFigures;
 
 use super::figures::figures;
+use super::load::JobNo;
 use super::run::Fleet;
 use super::scheduler::SchedulerKind;
 
@@ -22,9 +23,12 @@ pub struct Finished {
 impl Finished {
     /// Computes the figures of a run; its unfinished jobs count until its last instant.
     #[must_use]
-    pub fn of(scheduler: SchedulerKind, fleet: Fleet, is_partial: bool) -> Self {
-        let figures = figures(scheduler, fleet.cluster(), is_partial);
+    pub fn of(scheduler: SchedulerKind, mut fleet: Fleet, is_partial: bool) -> Self {
+        let mut figures = figures(scheduler, fleet.cluster(), is_partial);
         let is_stuck = !is_partial && figures.left > 0;
+        if is_stuck {
+            figures.left_why = left_why(&mut fleet);
+        }
         let until = fleet.cluster().now();
         Self { scheduler, figures, until, stuck: is_stuck.then(|| Box::new(fleet)) }
     }
@@ -36,6 +40,16 @@ impl Finished {
     }
 }
 
+/// Returns why the first job that has not ended is pending, in the words of its scheduler.
+fn left_why(fleet: &mut Fleet) -> Option<String> {
+    let cluster = fleet.cluster();
+    let is_left = |job: &JobNo| !cluster.has_ended(*job) && !cluster.status(*job).is_refused;
+    let first = (0..cluster.jobs().len() as u32).map(JobNo).find(is_left)?;
+    let id = cluster.job(first).id.clone();
+    let why = fleet.why(first);
+    (!why.is_empty()).then(|| format!("job {id}: {why}"))
+}
+
 /// Counts the unfinished jobs of all runs on one load until the last instant of any of them.
 /// Interrupted runs stay as they are.
 pub fn to_common_horizon<'f>(runs: impl IntoIterator<Item = &'f mut Finished>) {
@@ -45,7 +59,9 @@ pub fn to_common_horizon<'f>(runs: impl IntoIterator<Item = &'f mut Finished>) {
     for finished in &mut runs {
         if let Some(mut fleet) = finished.stuck.take() {
             fleet.rest_until(horizon);
-            finished.figures = figures(finished.scheduler, fleet.cluster(), false);
+            let left_why = finished.figures.left_why.take();
+            let figures = figures(finished.scheduler, fleet.cluster(), false);
+            finished.figures = FleetFigures { left_why, ..figures };
             finished.until = horizon;
         }
     }

@@ -58,8 +58,12 @@ pub enum SchedulerKind {
     Muster,
     /// Stock Kubernetes, pod by pod.
     KubeDefault,
+    /// The same, with bin packing.
+    KubePacked,
     /// Slurm with multifactor priority and backfill.
     Slurm,
+    /// The same, with preemption by QOS.
+    SlurmPreempt,
     /// No scheduler: people with ssh.
     None,
     /// One Ray application with a placement group for each job.
@@ -82,12 +86,14 @@ pub enum SchedulerKind {
 
 impl SchedulerKind {
     /// All schedulers by the names that users write.
-    pub const ALL: [(&'static str, SchedulerKind); 11] = [
+    pub const ALL: [(&'static str, SchedulerKind); 13] = [
         ("muster", SchedulerKind::Muster),
         ("kube-default", SchedulerKind::KubeDefault),
+        ("kube-packed", SchedulerKind::KubePacked),
         ("none", SchedulerKind::None),
         ("ray", SchedulerKind::Ray),
         ("slurm", SchedulerKind::Slurm),
+        ("slurm-preempt", SchedulerKind::SlurmPreempt),
         ("volcano", SchedulerKind::Volcano),
         ("kai", SchedulerKind::Kai),
         ("kube-gang", SchedulerKind::KubeGang),
@@ -109,6 +115,27 @@ impl SchedulerKind {
         own.map_or("exec", |(name, _)| name)
     }
 
+    /// Returns the name and version of what is modelled, as docs/models.md has its sources; `None` for
+    /// the engine and for programs of users.
+    #[must_use]
+    pub fn model_of(self) -> Option<&'static str> {
+        match self {
+            SchedulerKind::Muster | SchedulerKind::External => None,
+            SchedulerKind::KubeDefault => Some("Kubernetes 1.36"),
+            SchedulerKind::KubePacked => Some("Kubernetes 1.36, bin packing"),
+            SchedulerKind::KubeGang => Some("Kubernetes 1.36, pod groups"),
+            SchedulerKind::Slurm => Some("Slurm 26.11.0-rc1"),
+            SchedulerKind::SlurmPreempt => Some("Slurm 26.11.0-rc1, preempt/qos"),
+            SchedulerKind::None => Some("users without a scheduler"),
+            SchedulerKind::Ray => Some("Ray at 8e3f2f1"),
+            SchedulerKind::Volcano => Some("Volcano 1.15.1"),
+            SchedulerKind::Kai => Some("KAI 0.17.0"),
+            SchedulerKind::Kueue => Some("Kueue 0.19.2"),
+            SchedulerKind::KueueReady => Some("Kueue 0.19.2, blockAdmission"),
+            SchedulerKind::KueueTas => Some("Kueue 0.19.2, topology-aware"),
+        }
+    }
+
     /// Returns whether it gives shares of a GPU; otherwise a job that requests a share gets a whole
     /// one.
     #[must_use]
@@ -121,6 +148,7 @@ impl SchedulerKind {
     pub fn is_random(self) -> bool {
         match self {
             SchedulerKind::KubeDefault
+            | SchedulerKind::KubePacked
             | SchedulerKind::Volcano
             | SchedulerKind::KubeGang
             | SchedulerKind::Kueue
@@ -128,6 +156,7 @@ impl SchedulerKind {
             | SchedulerKind::KueueTas => true,
             SchedulerKind::Muster
             | SchedulerKind::Slurm
+            | SchedulerKind::SlurmPreempt
             | SchedulerKind::None
             | SchedulerKind::Ray
             | SchedulerKind::Kai

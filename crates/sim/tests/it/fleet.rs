@@ -214,8 +214,9 @@ fn failures_cost_the_unsaved_work() {
 fn gang_schedulers_run_one_gang_and_queue_the_other() {
     let jobs = [gang("a", 0, 5, 600), gang("b", 0, 5, 600)];
     // People without a scheduler hold whole machines, also after the end (none.rs).
-    for (name, scheduler) in
-        SchedulerKind::ALL.into_iter().filter(|(name, _)| !["kube-default", "none"].contains(name))
+    for (name, scheduler) in SchedulerKind::ALL
+        .into_iter()
+        .filter(|(name, _)| !["kube-default", "kube-packed", "none"].contains(name))
     {
         for site in [site(1, 8), site(8, 1)] {
             let fleet = played(&site, scheduler.begin(&site, 7).unwrap(), &jobs);

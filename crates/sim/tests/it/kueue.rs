@@ -108,15 +108,71 @@ fn requests_with_less_of_another_resource_are_another_class() {
 }
 
 #[test]
-fn admission_waits_for_ready_pods_and_evicts_after_the_timeout() {
+fn pods_that_are_not_ready_in_half_an_hour_give_their_quota_back() {
     let site = site(&[4, 4], &[("a", 8)], Preemption::OFF);
-    // The third is admitted by its quota and finds no node. It blocks the fourth until its time is
-    // up; without the check it holds the last of the quota until a node is free.
-    let text = "0 1000 1 3 0 a 0\n0 1000 1 3 0 a 0\n1 10 1 2 0 a 0\n2 10 1 1 0 a 0";
-    let (ready, _) = began(&site, SchedulerKind::KueueReady, text);
-    // The first two take a second each until they are ready.
-    assert_eq!((ready[3], ready[2] >= 1000), (302, true), "{ready:?}");
-    assert_eq!(began(&site, SchedulerKind::Kueue, text).0[3], 1000);
+    // The third is admitted by its quota and finds no node. The fourth gets the last of the quota
+    // once the third is evicted; with blockAdmission it waits for as long, and the first two take a
+    // second each until they are ready.
+    let text = "0 5000 1 3 0 a 0\n0 5000 1 3 0 a 0\n1 10 1 2 0 a 0\n2 10 1 1 0 a 0";
+    for (scheduler, fourth) in [(SchedulerKind::Kueue, 1_801), (SchedulerKind::KueueReady, 1_802)] {
+        let (began, evictions) = began(&site, scheduler, text);
+        assert_eq!((began[3], began[2] >= 5000), (fourth, true), "{began:?}");
+        assert_eq!(evictions, 0, "a workload that is not ready does not run");
+    }
+}
+
+#[test]
+fn a_preempted_workload_keeps_its_place_in_the_queue() {
+    let site = site(&[4], &[("a", 4)], Preemption { reclaim: false, priority: true });
+    // The third evicts the first, which was created before the second and so starts again at 60.
+    let text = "0 100 1 4 0 a 0\n5 10 1 4 0 a 0\n10 50 1 4 0 a 9";
+    for scheduler in [SchedulerKind::Kueue, SchedulerKind::KueueTas] {
+        assert_eq!(began(&site, scheduler, text), (vec![0, 160, 10], 1));
+    }
+}
+
+#[test]
+fn a_workload_preempts_for_places_although_it_has_quota() {
+    let priority = Preemption { reclaim: false, priority: true };
+    let reclaim = Preemption { reclaim: true, priority: false };
+    // One GPU of each node is free. The third, of two, has quota and no node; of the two it may
+    // evict the one that was admitted last, or none.
+    for (queues, policy, owner, expected) in [
+        (&[("a", 8)][..], priority, "a 0", (10, 1)),
+        (&[("a", 8)], Preemption::OFF, "a 0", (1000, 0)),
+        (&[("a", 8)], priority, "a 9", (1000, 0)),
+        // Queue b uses 6, of which 2 are borrowed; of what is its own, nothing is reclaimed.
+        (&[("a", 4), ("b", 4)], reclaim, "b 0", (10, 1)),
+        (&[("a", 2), ("b", 6)], reclaim, "b 0", (1000, 0)),
+    ] {
+        let site = site(&[4, 4], queues, policy);
+        let text = format!("0 1000 1 3 0 {owner}\n1 1000 1 3 0 {owner}\n10 20 1 2 0 a 9");
+        let (began, evictions) = began(&site, SchedulerKind::KueueTas, &text);
+        assert_eq!((began[2], evictions), expected, "{queues:?}, {policy:?}, {owner}");
+    }
+}
+
+#[test]
+fn a_preemptor_stays_at_the_head_of_its_queue() {
+    let site = site(&[8], &[("a", 4), ("b", 4)], Preemption { reclaim: true, priority: false });
+    // Queue b borrows with its second job, which the last one reclaims. The third, of the same
+    // queue and before it, would borrow and does not fit. If it came first again after the
+    // eviction, the fourth would take what was freed, and be evicted in turn.
+    let text =
+        "0 1000 1 4 0 b 0\n1 1000 1 4 0 b 0\n2 10 1 6 0 a 0\n3 1000 1 4 0 b 0\n10 50 1 2 0 a 0";
+    for scheduler in [SchedulerKind::Kueue, SchedulerKind::KueueReady, SchedulerKind::KueueTas] {
+        let (began, evictions) = began(&site, scheduler, text);
+        assert_eq!((began[4], evictions), (10, 1), "{}", scheduler.name());
+    }
+}
+
+#[test]
+fn only_workloads_whose_places_are_needed_are_evicted() {
+    let site = site(&[2, 2], &[("a", 4)], Preemption { reclaim: false, priority: true });
+    // On the first node are the first and the third, on the second the second. The third goes first
+    // as it was admitted last, and is put back, since the place of the second is enough.
+    let text = "0 100 1 1 0 a 9\n1 100 1 2 0 a 0\n2 100 1 1 0 a 0\n10 50 1 2 0 a 9";
+    assert_eq!(began(&site, SchedulerKind::KueueTas, text), (vec![0, 1, 2, 10], 1));
 }
 
 /// A gang that loses a pod after hours gets the full timeout again.

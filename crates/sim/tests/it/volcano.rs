@@ -2,7 +2,9 @@
 
 use muster_model::queue::Preemption;
 use muster_model::{QueueSpec, QueueTree, Span, Time};
-use muster_sim::fleet::{Failures, Fleet, FleetJob, FleetSite, JobNo, SchedulerKind, StopCosts};
+use muster_sim::fleet::{
+    Failures, Finished, Fleet, FleetJob, FleetSite, JobNo, SchedulerKind, StopCosts,
+};
 
 use crate::fleet::{gang, played, site};
 
@@ -116,6 +118,48 @@ fn gangs_beyond_the_deserved_share_of_their_queues_block_each_other() {
     let fleet = played(&one_asks, volcano(&one_asks), &jobs);
     let began = |job| fleet.cluster().status(JobNo(job)).began;
     assert_eq!((began(0), began(1)), (Some(Time(1_000)), Some(Time(602_000))));
+}
+
+/// Explains a job after the first two sessions.
+fn why(site: &FleetSite, jobs: &[FleetJob], job: u32) -> String {
+    let mut fleet =
+        Fleet::new(site, volcano(site), jobs.to_vec(), StopCosts::default(), Failures::default());
+    while fleet.cluster().now() < Time(1_000) && fleet.step().unwrap() {}
+    fleet.why(JobNo(job))
+}
+
+#[test]
+fn a_queue_that_refuses_a_gang_is_named_with_its_numbers() {
+    let two = |preemption| with_queues(site(1, 8), vec![queue("a", 1), queue("b", 1)], preemption);
+    let jobs = [of("a", gang("a", 0, 5, 600)), of("b", gang("b", 0, 5, 600))];
+    // Both ask for more than half of the cluster, and deserve half.
+    let reclaiming = two(Preemption::default());
+    let refused = "queue a refuses the gang: it deserves 4 GPUs while others ask for theirs, and the gang needs 5 (plugin proportion)";
+    assert_eq!(why(&reclaiming, &jobs, 0), refused);
+    let ended = Finished::of(
+        SchedulerKind::Volcano,
+        played(&reclaiming, volcano(&reclaiming), &jobs),
+        false,
+    );
+    assert_eq!(ended.figures().left_why.as_deref(), Some(&*format!("job a: {refused}")));
+    assert_eq!(ended.figures().model_of.as_deref(), Some("Volcano 1.15.1"));
+    // With action enqueue: ten GPUs are more than 1.2 times eight.
+    assert_eq!(
+        why(&two(Preemption::OFF), &jobs, 1),
+        "its pod group is not enqueued: with its 5 GPUs, enqueued pods of all queues would need more than 9 (plugin overcommit)"
+    );
+    // A quota of four without borrowing, alone and beside a job of one GPU.
+    let capped = QueueSpec { quota: [("a100".into(), 4)].into(), borrow: Some(0), ..queue("a", 1) };
+    let capped = with_queues(site(1, 8), vec![capped, queue("b", 1)], Preemption::OFF);
+    assert_eq!(
+        why(&capped, &jobs, 0),
+        "queue a refuses its pod group: it may hold 4 GPUs at most, and the gang needs 5 (plugin proportion)"
+    );
+    let jobs = [of("a", gang("one", 0, 1, 600)), of("a", gang("four", 0, 4, 600))];
+    assert_eq!(
+        why(&capped, &jobs, 1),
+        "queue a does not enqueue its pod group: with its 4 GPUs, enqueued pods would need more than the 4 that the queue may hold (plugin proportion)"
+    );
 }
 
 #[test]

@@ -42,9 +42,9 @@ Examples:
 ///
 /// With --cluster the jobs run on nodes with GPUs, optionally under queues and quotas, and control
 /// planes are compared: `muster` is Muster's own scheduler, with any queue file; the others are
-/// models. docs/models.md describes what each models and what not. Several --cluster, --queues and
-/// --add-nodes are variants: the jobs that all of them can host run on each, and the differences to
-/// the first are shown.
+/// models of a version that their row names. docs/models.md describes what each models and what
+/// not. Several --cluster, --queues and --add-nodes are variants: the jobs that all of them can host
+/// run on each, and the differences to the first are shown.
 ///
 /// Without --cluster the machine has a number of identical processors; for a trace with GPUs, GPUs
 /// are counted. fcfs, easy, conservative and sjf are Muster's scheduler with that policy; easy-sjf

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use muster_model::job::Resources;
 use muster_model::{NodeId, Time};
 
-use super::client::BindLimiter;
+use super::client::RateLimiter;
 use super::nodes::NodePicker;
 use super::waiting::Backoff;
 use crate::fleet::{ClusterState, FleetSite, JobNo, Scheduler, SchedulerError};
@@ -33,7 +33,7 @@ pub struct KubeGang {
     /// Groups by priority, then by the time at which they were complete.
     waiting: BTreeMap<(i64, u64), WaitingPodGroup>,
     nodes: NodePicker,
-    client: BindLimiter,
+    client: RateLimiter,
     is_slowed: bool,
 }
 
@@ -45,7 +45,7 @@ impl KubeGang {
             created: 0,
             waiting: BTreeMap::new(),
             nodes: NodePicker::new(seed),
-            client: BindLimiter::new(),
+            client: RateLimiter::of_bindings(),
             is_slowed: false,
         }
     }

@@ -2,7 +2,8 @@
 //! since 1.36.
 //!
 //! * `nodes.rs`: which node a pod gets
-//! * `client.rs`: rate limit of bindings
+//! * `client.rs`: rate limits of requests
+//! * `controller.rs`: creation of pods; `rendezvous.rs`: pods that wait for others of their job
 //! * `waiting.rs`: pending pods in order, with back-off
 //! * `pod_by_pod.rs`, `gang.rs`: the two schedulers
 //!
@@ -11,10 +12,14 @@
 //! affinity, taints, images, volumes, and the time of a cycle.
 
 mod client;
+mod controller;
 mod gang;
 mod nodes;
 mod pod_by_pod;
+mod rendezvous;
 mod waiting;
 
+pub use controller::Creation;
 pub use gang::KubeGang;
-pub use pod_by_pod::{Creation, KubeDefault};
+pub use nodes::Scoring;
+pub use pod_by_pod::KubeDefault;

@@ -19,16 +19,30 @@ const LOOK_AT_PERCENT: usize = 50;
 const NODES_PER_PERCENT: usize = 125;
 const LEAST_PERCENT: usize = 5;
 
+/// Weights of CPUs, memory and GPUs with [`Scoring::MostAllocated`] (example of the page on resource
+/// bin packing, which gives extended resources three times the weight).
+const PACKING_WEIGHTS: [u64; 3] = [1, 1, 3];
+
+/// Strategy by which nodes are scored (plugin NodeResourcesFit, scoringStrategy).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scoring {
+    /// Nodes with most free CPUs and memory first, as by default.
+    LeastAllocated,
+    /// Nodes with fewest free GPUs, CPUs and memory first: bin packing.
+    MostAllocated,
+}
+
 /// Chooser of nodes: examines enough nodes with room and continues from there the next time.
 #[derive(Clone, Debug)]
 pub(super) struct NodePicker {
     next: usize,
     rng: Rng,
+    pub(super) scoring: Scoring,
 }
 
 impl NodePicker {
     pub(super) fn new(seed: u64) -> Self {
-        Self { next: 0, rng: Rng::new(seed) }
+        Self { next: 0, rng: Rng::new(seed), scoring: Scoring::LeastAllocated }
     }
 
     /// Returns a node for a pod; `None` if it fits nowhere.
@@ -47,7 +61,7 @@ impl NodePicker {
                 continue;
             }
             feasible += 1;
-            let score = score(node, pod);
+            let score = score(node, pod, self.scoring);
             match best {
                 Some((highest, _)) if score < highest => {}
                 Some((highest, _)) if score == highest => {
@@ -74,10 +88,13 @@ fn sufficient_nodes(count: usize) -> usize {
     (count * percent / 100).max(LOOK_AT_LEAST)
 }
 
-/// Returns the score by CPUs and memory: how much would be left, and how evenly both would be used
-/// (plugins/noderesources, LeastAllocated and BalancedAllocation, weight 1 each, 0 to 100). GPUs
-/// have no weight by default.
-fn score(node: &PoolNode, pod: &Resources) -> u64 {
+/// Capacity of a resource on a node, and use with the pod, at most the capacity.
+type ResourceUse = (u64, u64);
+
+/// Returns the score of a node: by what would be left or used (plugins/noderesources,
+/// LeastAllocated or MostAllocated), and by how evenly CPUs and memory would be used
+/// (BalancedAllocation); weight 1 each, 0 to 100.
+fn score(node: &PoolNode, pod: &Resources, scoring: Scoring) -> u64 {
     let of = |there: u64, free: u64, asked: u64, default: u64| {
         let asked = if asked == 0 { default } else { asked };
         (there, (there - free + asked).min(there))
@@ -89,17 +106,43 @@ fn score(node: &PoolNode, pod: &Resources) -> u64 {
         DEFAULT_CPU_MILLI,
     );
     let memory = of(node.spec.memory.0, node.memory_bytes, pod.memory.0, DEFAULT_MEMORY_BYTES);
-    let parts = [cpus, memory].into_iter().filter(|(there, _)| *there > 0);
-    let count = parts.clone().count() as u64;
-    if count == 0 {
-        return 0;
+    let amount = match scoring {
+        Scoring::LeastAllocated => {
+            mean([cpus, memory].map(|(there, used)| ((there, there - used), 1)))
+        }
+        Scoring::MostAllocated => {
+            let [of_cpus, of_memory, of_gpus] = PACKING_WEIGHTS;
+            mean([(cpus, of_cpus), (memory, of_memory), (gpu_use(node, pod), of_gpus)])
+        }
+    };
+    amount + balance([cpus, memory])
+}
+
+/// Returns the use of GPUs with the pod; a resource that the pod does not request has no capacity.
+fn gpu_use(node: &PoolNode, pod: &Resources) -> ResourceUse {
+    let asked = u64::from(pod.gpu.devices);
+    let there = (node.spec.devices.len() - node.broken.len() as usize) as u64;
+    if asked == 0 {
+        (0, 0)
+    } else {
+        (there, (there - u64::from(node.whole.len()) + asked).min(there))
     }
-    let left: u64 = parts.clone().map(|(there, used)| share(there - used, there)).sum();
-    let used: Vec<u64> = parts.map(|(there, used)| share(used, there)).collect();
+}
+
+/// Returns the weighted mean in percent over resources that the node has.
+fn mean<const N: usize>(parts: [(ResourceUse, u64); N]) -> u64 {
+    let there = || parts.iter().filter(|((there, _), _)| *there > 0);
+    let weights: u64 = there().map(|(_, weight)| weight).sum();
+    let sum: u64 = there().map(|((there, part), weight)| share(*part, *there) * weight).sum();
+    sum.checked_div(weights).unwrap_or(0)
+}
+
+/// Returns how evenly resources would be used; 0 if the node has none of them.
+fn balance(parts: [ResourceUse; 2]) -> u64 {
+    let there = parts.into_iter().filter(|(there, _)| *there > 0);
+    let used: Vec<u64> = there.map(|(there, used)| share(used, there)).collect();
     // With two fractions the standard deviation is half their difference.
-    let uneven =
-        used.iter().max().zip(used.iter().min()).map_or(0, |(most, least)| (most - least) / 2);
-    left / count + (100 - uneven)
+    used.iter().max().zip(used.iter().min()).map_or(0, |(most, least)| 100 - (most - least) / 2)
 }
 
 /// Returns a part in percent.
@@ -110,6 +153,36 @@ fn share(part: u64, whole: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A node of 8 GPUs, 10 CPUs and 100 GiB, of which two GPUs, 4 CPUs and 20 GiB are taken, and a
+    /// pod of two GPUs, 1 CPU and 10 GiB: half of everything, but for 30 % of memory.
+    #[test]
+    fn scores_are_those_of_the_plugins() {
+        use muster_model::job::GpuRequest;
+        use muster_model::{Bytes, CpuMilli, Device, NodeSpec};
+
+        let node = NodeSpec {
+            devices: vec![Device::declared("a100", Bytes(0)); 8],
+            ..NodeSpec::plain("n", CpuMilli(10_000), Bytes(100 << 30))
+        };
+        let mut pool = Pool::new(&[node]);
+        let pod = |gpus, cpus, gib: u64| Resources {
+            gpu: GpuRequest::whole(gpus),
+            cpus: CpuMilli(cpus),
+            memory: Bytes(gib << 30),
+            ..Resources::default()
+        };
+        let there = pod(2, 4_000, 20);
+        let devices = pool.node(NodeId(0)).choose(&there).expect("the node is idle");
+        assert!(pool.take(NodeId(0), &there, devices));
+        let score = |pod: &Resources, scoring| score(pool.node(NodeId(0)), pod, scoring);
+        let asked = pod(2, 1_000, 10);
+        // (50 + 70) / 2, and 100 less half of 50 - 30.
+        assert_eq!(score(&asked, Scoring::LeastAllocated), 60 + 90);
+        // (50 + 30 + 3 × 50) / 5. Without GPUs, those of the node do not count.
+        assert_eq!(score(&asked, Scoring::MostAllocated), 46 + 90);
+        assert_eq!(score(&pod(0, 1_000, 10), Scoring::MostAllocated), 40 + 90);
+    }
 
     #[test]
     fn enough_feasible_nodes_end_the_search() {

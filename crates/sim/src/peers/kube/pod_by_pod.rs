@@ -1,35 +1,27 @@
 //! Stock Kubernetes: a controller creates the pods of a job, the scheduler takes them one by one,
 //! and a pod that has a node keeps it, whether or not the others of its job have theirs. So gangs
-//! hold GPUs that they cannot use, and two of them can deadlock.
+//! hold GPUs that they cannot use, and two of them can block each other, until their processes give
+//! up and are started again.
 
 use std::collections::BTreeSet;
 
 use muster_model::{NodeId, Time};
 
-use super::client::BindLimiter;
-use super::nodes::NodePicker;
+use super::client::RateLimiter;
+use super::controller::{Creation, JobController};
+use super::nodes::{NodePicker, Scoring};
+use super::rendezvous::Rendezvous;
 use super::waiting::PodQueue;
 use crate::fleet::{ClusterState, FleetSite, JobNo, Scheduler, SchedulerError};
-
-/// Order in which pods of jobs that arrive at one instant are created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Creation {
-    /// The Job controller's: in batches of 1, 2, 4, 8 and so on (pkg/controller/job,
-    /// SlowStartInitialBatchSize), with jobs in turn.
-    Batches,
-    /// Raw pods, one by one, of these jobs in this order.
-    Given(Vec<JobNo>),
-}
 
 /// Model of stock Kubernetes.
 #[derive(Clone, Debug)]
 pub struct KubeDefault {
-    creation: Creation,
-    /// Jobs that arrived at this instant.
-    fresh: Vec<JobNo>,
+    controller: JobController,
+    rendezvous: Rendezvous,
     waiting: PodQueue,
     nodes: NodePicker,
-    client: BindLimiter,
+    client: RateLimiter,
     /// True if pods wait for the client's budget only.
     is_slowed: bool,
 }
@@ -39,66 +31,64 @@ impl KubeDefault {
     #[must_use]
     pub fn new(_site: &FleetSite, seed: u64) -> Self {
         Self {
-            creation: Creation::Batches,
-            fresh: Vec::new(),
+            controller: JobController::new(seed),
+            rendezvous: Rendezvous::default(),
             waiting: PodQueue::default(),
             nodes: NodePicker::new(seed),
-            client: BindLimiter::new(),
+            client: RateLimiter::of_bindings(),
             is_slowed: false,
         }
     }
 
+    /// Sets the strategy by which nodes are scored.
+    #[must_use]
+    pub fn scoring(mut self, scoring: Scoring) -> Self {
+        self.nodes.scoring = scoring;
+        self
+    }
+
     /// Sets the order in which pods are created.
     #[must_use]
-    pub fn creating(self, creation: Creation) -> Self {
-        Self { creation, ..self }
+    pub fn creating(mut self, creation: Creation) -> Self {
+        self.controller.creation = creation;
+        self
     }
 
     /// Deletes the pending pods of a job that is evicted.
     pub(in crate::peers) fn delete(&mut self, job: JobNo) {
-        self.fresh.retain(|fresh| *fresh != job);
+        self.controller.delete(job);
+        self.rendezvous.left(job);
         self.waiting.delete(job);
         self.waiting.changed();
     }
 
-    /// Creates the pods of jobs that arrived at this instant.
+    /// Creates as many pods as the controller's rate allows.
     fn create(&mut self, cluster: &ClusterState) {
-        let fresh = std::mem::take(&mut self.fresh);
-        let mut created = vec![0; fresh.len()];
-        let mut create = |at: usize, pods: u32| {
-            let job = cluster.job(fresh[at]);
-            let until = job.tasks.min(created[at] + pods);
-            for rank in created[at]..until {
-                self.waiting.create(fresh[at], rank, job.priority, &job.task);
-            }
-            let is_more = until > created[at];
-            created[at] = until;
-            is_more
-        };
-        match &self.creation {
-            Creation::Batches => {
-                let mut batch = 1;
-                while (0..fresh.len()).fold(false, |more, at| create(at, batch) | more) {
-                    batch *= 2;
-                }
-            }
-            Creation::Given(order) => {
-                for job in order {
-                    let at = fresh.iter().position(|fresh| fresh == job);
-                    at.map(|at| create(at, 1));
-                }
-            }
+        self.controller.enqueue(cluster);
+        while let Some((job, rank)) = self.controller.next(cluster.now()) {
+            let there = cluster.job(job);
+            self.waiting.create(job, rank, there.priority, &there.task);
+        }
+    }
+
+    /// Ends pods that have waited too long for others of their job; the controller replaces them.
+    fn fail_waiting(&mut self, cluster: &mut ClusterState) {
+        for (job, ranks) in self.rendezvous.take_failed(cluster.now()) {
+            ranks.iter().for_each(|rank| cluster.evict_task(job, *rank));
+            self.controller.failed(cluster.now(), job, &ranks);
+            self.waiting.changed();
         }
     }
 }
 
 impl Scheduler for KubeDefault {
     fn arrived(&mut self, _cluster: &ClusterState, job: JobNo) -> Result<(), SchedulerError> {
-        self.fresh.push(job);
+        self.controller.arrived(job);
         Ok(())
     }
 
-    fn ended(&mut self, _cluster: &ClusterState, _job: JobNo) {
+    fn ended(&mut self, _cluster: &ClusterState, job: JobNo) {
+        self.controller.ended(job);
         self.waiting.changed();
     }
 
@@ -111,8 +101,10 @@ impl Scheduler for KubeDefault {
         tasks: &[(JobNo, u32)],
     ) {
         for (job, rank) in tasks {
-            let job_there = cluster.job(*job);
-            self.waiting.create(*job, *rank, job_there.priority, &job_there.task);
+            self.controller.replace(*job, *rank);
+            if self.controller.creation == Creation::Batches {
+                self.rendezvous.lost(cluster, *job);
+            }
         }
         self.waiting.changed();
     }
@@ -122,11 +114,15 @@ impl Scheduler for KubeDefault {
     }
 
     fn next_wake(&mut self, _now: Time) -> Option<Time> {
-        let next = self.waiting.next_try()?;
-        Some(if self.is_slowed { next.max(self.client.ready()) } else { next })
+        let pods = self.waiting.next_try();
+        let pods =
+            pods.map(|next| if self.is_slowed { next.max(self.client.ready()) } else { next });
+        let others = [self.controller.next_creation(), self.rendezvous.next_failure()];
+        others.into_iter().chain([pods]).flatten().min()
     }
 
     fn decide(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
+        self.fail_waiting(cluster);
         self.create(cluster);
         let now = cluster.now();
         let mut no_capacity = BTreeSet::new();
@@ -145,6 +141,9 @@ impl Scheduler for KubeDefault {
                 break;
             }
             cluster.place(pod.job, pod.rank, node)?;
+            if self.controller.creation == Creation::Batches {
+                self.rendezvous.joined(cluster, pod.job, pod.rank);
+            }
             self.waiting.bound(turn);
         }
         Ok(())

@@ -3,16 +3,18 @@
 //! admitted job may not fit, and hold part of its pods.
 //!
 //! * `quota.rs`: quotas; `queues.rs`: pending workloads; `preempt.rs`: evictions
+//! * `ready.rs`: workloads whose pods are not ready in time, and requeuing
 //! * `topology.rs`: placement of whole gangs with topology-aware scheduling
 //!
 //! Source: pkg/scheduler/scheduler.go and the pages on cluster queues, cohorts, preemption and
-//! waitForPodsReady, Kueue 0.15. Not modelled: fair sharing, admission checks, partial admission,
+//! waitForPodsReady, Kueue 0.19.2. Not modelled: fair sharing, admission checks, partial admission,
 //! several resources in one quota (only GPUs are counted, or CPUs where there are none), and,
 //! unless set, the controller's time.
 
 mod preempt;
 mod queues;
 mod quota;
+mod ready;
 mod topology;
 
 use std::cmp::Reverse;
@@ -21,38 +23,29 @@ use std::sync::Arc;
 
 use muster_model::job::Resources;
 use muster_model::queue::Preemption;
-use muster_model::{DeviceSet, NodeId, Span, Time};
+use muster_model::{NodeId, Span, Time};
 
 use super::kube::KubeDefault;
 use crate::fleet::{ClusterState, FleetSite, JobNo, Pool, Scheduler, SchedulerError};
+use preempt::{PlaceSearch, PlannedPlaces, Preemptor};
 use queues::{Pending, WorkloadPosition};
 use quota::{AdmittedWorkload, Flavor, QuotaDemand, Quotas};
-
-/// Time within which pods of an admitted workload must be ready (apis/config,
-/// DefaultPodsReadyTimeout).
-const PODS_READY_TIMEOUT: Span = Span::from_secs(300);
-/// Back-off of a workload that was not ready in time; it doubles, up to an hour (apis/config,
-/// requeuingStrategy.backoffBaseSeconds and .backoffMaxSeconds).
-const REQUEUE_BACKOFF: Span = Span::from_secs(60);
-const LONGEST_REQUEUE_BACKOFF: Span = Span::from_secs(3600);
-
-/// Time until an evicted workload is pending again: its job is suspended and its pods stop. An
-/// assumption; pods have up to their grace of 30 s, and most need less.
-const EVICTION: Span = Span::from_secs(1);
+use ready::{EvictedWorkloads, PODS_READY_TIMEOUT};
 
 /// Time from the binding of all pods of a workload until they are reported ready, with
-/// waitForPodsReady. An assumption: with the image on the node a container starts in about this
+/// blockAdmission. An assumption: with the image on the node a container starts in about this
 /// time.
 const POD_START: Span = Span::from_secs(1);
 
-/// Way in which pods of an admitted workload get their nodes.
+/// Way in which pods of an admitted workload get their nodes. With each of them, a workload whose
+/// pods are not all ready in time is evicted (waitForPodsReady).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
     /// Stock Kubernetes binds them, without a check that all of them fit.
     Stock,
-    /// The same; a workload whose pods are not all ready in time is evicted, and until they are, no
-    /// other is admitted (waitForPodsReady with blockAdmission).
-    WaitsForPodsReady,
+    /// The same; until all pods of the admitted workloads are ready, no other is admitted
+    /// (blockAdmission).
+    BlocksAdmission,
     /// Topology-aware scheduling: a workload is admitted when all of its pods can be placed, on
     /// those places.
     Topology,
@@ -67,20 +60,19 @@ pub struct Kueue {
     pending: BTreeMap<usize, Pending>,
     admitted: Vec<AdmittedWorkload>,
     pods: KubeDefault,
-    /// Evicted workloads, and when they are pending again.
-    returning: BTreeMap<JobNo, Time>,
-    /// Number of times each workload was not ready in time.
-    late: BTreeMap<JobNo, u32>,
+    evicted: EvictedWorkloads,
+    /// Next time at which an admitted workload is evicted unless its pods are ready.
+    next_timeout: Option<Time>,
     /// Time the controller needs for each admission.
     per_admission: Span,
     busy_until: Time,
     /// Places of workloads that were admitted at this instant, with topology-aware scheduling.
     /// Cycles follow each other within milliseconds; pods are bound once no cycle changes anything,
     /// so a workload that is evicted before that never ran.
-    planned: BTreeMap<JobNo, Vec<(NodeId, DeviceSet)>>,
+    planned: PlannedPlaces,
     /// Free resources beside these; `None` while there are none.
     beside_planned: Option<Pool>,
-    /// Time at which the pods of the last admitted workload are ready, with waitForPodsReady.
+    /// Time at which the pods of the last admitted workload are ready, with blockAdmission.
     ready_at: Time,
 }
 
@@ -110,8 +102,8 @@ impl Kueue {
             quotas,
             admitted: Vec::new(),
             pods: KubeDefault::new(site, seed),
-            returning: BTreeMap::new(),
-            late: BTreeMap::new(),
+            evicted: EvictedWorkloads::new(seed),
+            next_timeout: None,
             per_admission: Span(0),
             busy_until: Time(0),
             planned: BTreeMap::new(),
@@ -170,6 +162,7 @@ impl Kueue {
         entries.sort_by_key(|(borrows, turn, ..)| (*borrows, *turn));
         let mut evicted = BTreeSet::new();
         let mut reserved = Vec::new();
+        let mut reserved_places = Vec::new();
         for (_, turn, queue, demand, mode) in entries {
             match mode {
                 AssignmentMode::Fits(flavor) => {
@@ -177,15 +170,18 @@ impl Kueue {
                 }
                 AssignmentMode::Preempts(flavor, victims)
                     if victims.iter().all(|one| !evicted.contains(&one.job))
-                        && self.quotas.would_fit(queue, flavor, demand.amount, &victims) =>
+                        && self.quotas.would_fit(queue, flavor, demand.amount, &victims)
+                        && self.leaves_places(cluster, turn.2, &victims) =>
                 {
                     has_progressed = true;
                     evicted.extend(victims.iter().map(|one| one.job));
-                    victims.into_iter().for_each(|one| self.evict(cluster, one));
+                    victims.into_iter().for_each(|one| self.preempt(cluster, one));
+                    self.queue(queue).preempts(turn);
                     known.clear();
                     // What the evicted ones give back is reserved in this cycle.
                     self.quotas.add(queue, flavor, demand.amount);
                     reserved.push((queue, flavor, demand.amount));
+                    reserved_places.extend(self.plan(cluster, turn.2).then_some(turn.2));
                 }
                 AssignmentMode::Reserves(flavor) => {
                     let amount = demand.amount.min(self.quotas.unused(queue, flavor));
@@ -200,6 +196,7 @@ impl Kueue {
         for (queue, flavor, amount) in reserved.into_iter().rev() {
             self.quotas.remove(queue, flavor, amount);
         }
+        self.unplan(cluster, &reserved_places);
         Ok(has_progressed)
     }
 
@@ -217,33 +214,44 @@ impl Kueue {
             .flavors
             .iter()
             .find(|flavor| self.quotas.available(queue, **flavor) >= demand.amount);
-        match fits {
-            Some(flavor) if self.has_places(cluster, job) => AssignmentMode::Fits(*flavor),
-            Some(_) => AssignmentMode::NoFit,
-            None => {
-                let priority = cluster.job(job).priority;
-                let found = preempt::victims(
-                    &self.quotas,
-                    &self.admitted,
-                    self.policy,
-                    queue,
-                    priority,
-                    demand,
-                );
-                let found = found.filter(|(_, victims)| {
-                    !victims.is_empty() && self.leaves_places(cluster, job, victims)
-                });
-                let is_own =
-                    |flavor: &&Flavor| !self.quotas.would_borrow(queue, **flavor, demand.amount);
-                match (found, demand.flavors.iter().find(is_own)) {
-                    (Some((flavor, victims)), _) => AssignmentMode::Preempts(flavor, victims),
-                    (None, Some(flavor)) if self.policy != Preemption::OFF => {
-                        AssignmentMode::Reserves(*flavor)
-                    }
-                    _ => AssignmentMode::NoFit,
-                }
-            }
+        if let Some(flavor) = fits.filter(|_| self.has_places(cluster, job)) {
+            return AssignmentMode::Fits(*flavor);
         }
+        if demand.amount == 0 {
+            return AssignmentMode::NoFit;
+        }
+        let preemptor = Preemptor {
+            quotas: &self.quotas,
+            admitted: &self.admitted,
+            policy: self.policy,
+            queue,
+            priority: cluster.job(job).priority,
+            places: self.place_search(cluster, job),
+        };
+        let is_own = |flavor: &&Flavor| !self.quotas.would_borrow(queue, **flavor, demand.amount);
+        match (preemptor.victims(demand), demand.flavors.iter().find(is_own)) {
+            (Some((flavor, victims)), _) => AssignmentMode::Preempts(flavor, victims),
+            // A queue that can always reclaim its quota reserves none of it (CanAlwaysReclaim).
+            (None, Some(flavor)) if fits.is_none() && !self.policy.reclaim => {
+                AssignmentMode::Reserves(*flavor)
+            }
+            _ => AssignmentMode::NoFit,
+        }
+    }
+
+    /// Returns the search for places of a job; `None` without topology-aware scheduling.
+    fn place_search<'k>(
+        &'k self,
+        cluster: &'k ClusterState,
+        job: JobNo,
+    ) -> Option<PlaceSearch<'k>> {
+        let free = self.free(cluster);
+        (self.binding == Binding::Topology).then_some(PlaceSearch {
+            cluster,
+            planned: &self.planned,
+            free,
+            job,
+        })
     }
 
     /// Returns whether all pods fit after the evictions; true without topology-aware scheduling.
@@ -253,16 +261,7 @@ impl Kueue {
         job: JobNo,
         victims: &[AdmittedWorkload],
     ) -> bool {
-        if self.binding != Binding::Topology {
-            return true;
-        }
-        let mut pool = self.free(cluster).clone();
-        for one in victims {
-            for (node, devices) in self.places_of(cluster, one.job) {
-                pool.give(node, &cluster.job(one.job).task, devices);
-            }
-        }
-        topology::places(&pool, cluster.job(job)).is_some()
+        self.place_search(cluster, job).is_none_or(|search| search.fits_without(victims))
     }
 
     fn has_places(&self, cluster: &ClusterState, job: JobNo) -> bool {
@@ -275,18 +274,12 @@ impl Kueue {
         self.beside_planned.as_ref().unwrap_or(cluster.pool())
     }
 
-    /// Returns the places where the pods of a workload are, or will be.
-    fn places_of(&self, cluster: &ClusterState, job: JobNo) -> Vec<(NodeId, DeviceSet)> {
-        match self.planned.get(&job) {
-            Some(places) => places.clone(),
-            None => {
-                (0..cluster.job(job).tasks).filter_map(|rank| cluster.place_of(job, rank)).collect()
-            }
-        }
-    }
-
-    /// Plans the pods of a workload. False, without a change, if they do not fit.
+    /// Plans the pods of a workload. False, without a change, if they do not fit, or without
+    /// topology-aware scheduling.
     fn plan(&mut self, cluster: &ClusterState, job: JobNo) -> bool {
+        if self.binding != Binding::Topology {
+            return false;
+        }
         let there = cluster.job(job);
         let Some(nodes) = topology::places(self.free(cluster), there) else { return false };
         let pool = self.beside_planned.get_or_insert_with(|| cluster.pool().clone());
@@ -297,6 +290,16 @@ impl Kueue {
         let places = nodes.into_iter().map_while(&mut take).collect();
         self.planned.insert(job, places);
         true
+    }
+
+    /// Frees the places that are planned for workloads.
+    fn unplan(&mut self, cluster: &ClusterState, jobs: &[JobNo]) {
+        let Some(pool) = &mut self.beside_planned else { return };
+        for job in jobs {
+            for (node, devices) in self.planned.remove(job).unwrap_or_default() {
+                pool.give(node, &cluster.job(*job).task, devices);
+            }
+        }
     }
 
     /// Binds the pods that were planned at this instant.
@@ -349,8 +352,14 @@ impl Kueue {
     /// Returns whether an admitted workload without all pods ready blocks all others.
     fn is_blocked(&self, cluster: &ClusterState) -> bool {
         let waits = |one: &AdmittedWorkload| !cluster.runs(one.job);
-        self.binding == Binding::WaitsForPodsReady
+        self.binding == Binding::BlocksAdmission
             && (cluster.now() < self.ready_at || self.admitted.iter().rev().any(waits))
+    }
+
+    /// Evicts a workload for another one.
+    fn preempt(&mut self, cluster: &mut ClusterState, one: AdmittedWorkload) {
+        self.evicted.preempted(one.job, cluster.job(one.job).submit, cluster.now());
+        self.evict(cluster, one);
     }
 
     fn evict(&mut self, cluster: &mut ClusterState, one: AdmittedWorkload) {
@@ -358,46 +367,41 @@ impl Kueue {
         self.quotas.remove(one.queue, one.flavor, one.amount);
         self.pods.delete(one.job);
         if let Some(pool) = &mut self.beside_planned {
-            let planned = self.planned.remove(&one.job);
-            let held = || {
-                (0..cluster.job(one.job).tasks)
-                    .filter_map(|rank| cluster.place_of(one.job, rank))
-                    .collect()
-            };
-            for (node, devices) in planned.unwrap_or_else(held) {
+            for (node, devices) in preempt::places_of(cluster, &self.planned, one.job) {
                 pool.give(node, &cluster.job(one.job).task, devices);
             }
         }
+        self.planned.remove(&one.job);
         cluster.evict(one.job);
-        self.returning.insert(one.job, cluster.now() + EVICTION);
         self.flush();
     }
 
-    /// Evicts workloads that were not ready in time; they are pending again after a back-off.
+    /// Evicts workloads that were not ready in time.
     fn evict_late(&mut self, cluster: &mut ClusterState) {
         let now = cluster.now();
+        if self.next_timeout.is_none_or(|at| at > now) {
+            return;
+        }
         let is_late = |one: &&AdmittedWorkload| {
             !cluster.runs(one.job) && one.unready_since + PODS_READY_TIMEOUT <= now
         };
         let late: Vec<AdmittedWorkload> = self.admitted.iter().filter(is_late).copied().collect();
         for one in late {
+            self.evicted.not_ready(one.job, now);
             self.evict(cluster, one);
-            let times = self.late.entry(one.job).or_default();
-            let pause = REQUEUE_BACKOFF
-                .0
-                .saturating_mul(1 << (*times).min(10))
-                .min(LONGEST_REQUEUE_BACKOFF.0);
-            *times += 1;
-            self.returning.insert(one.job, now + Span(pause));
         }
     }
 
-    /// Requeues evicted workloads, behind those that arrived before their eviction was over.
+    /// Returns the next time at which a workload is evicted unless its pods are ready.
+    fn timeout(&self, cluster: &ClusterState) -> Option<Time> {
+        let waits = self.admitted.iter().filter(|one| !cluster.runs(one.job));
+        waits.map(|one| one.unready_since + PODS_READY_TIMEOUT).min()
+    }
+
     fn take_back(&mut self, cluster: &ClusterState) {
-        let now = cluster.now();
-        for (job, at) in self.returning.extract_if(.., |_, at| *at <= now).collect::<Vec<_>>() {
+        for (job, queued_at) in self.evicted.take_back(cluster.now()) {
             let queue = self.quotas.leaf(&cluster.job(job).queue);
-            self.queue(queue).push((Reverse(cluster.job(job).priority), at, job));
+            self.queue(queue).push((Reverse(cluster.job(job).priority), queued_at, job));
         }
     }
 }
@@ -444,22 +448,14 @@ impl Scheduler for Kueue {
         let busy = (self.busy_until > now
             && self.pending.values().any(|pending| pending.head().is_some()))
         .then_some(self.busy_until);
-        let waits = self.binding == Binding::WaitsForPodsReady;
-        let timeout = self
-            .admitted
-            .iter()
-            .map(|one| one.unready_since + PODS_READY_TIMEOUT)
-            .filter(|at| waits && *at > now)
-            .min();
-        let back = self.returning.values().copied().min();
-        let ready = (waits && self.ready_at > now).then_some(self.ready_at);
-        [pods, busy, timeout, back, ready].into_iter().flatten().min()
+        let blocks = self.binding == Binding::BlocksAdmission;
+        let ready = (blocks && self.ready_at > now).then_some(self.ready_at);
+        let back = self.evicted.next_back();
+        [pods, busy, self.next_timeout, back, ready].into_iter().flatten().min()
     }
 
     fn decide(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
-        if self.binding == Binding::WaitsForPodsReady {
-            self.evict_late(cluster);
-        }
+        self.evict_late(cluster);
         self.take_back(cluster);
         let mut known = BTreeSet::new();
         while self.busy_until <= cluster.now()
@@ -470,11 +466,12 @@ impl Scheduler for Kueue {
         self.bind(cluster)?;
         self.pods.decide(cluster)?;
         let now = cluster.now();
-        if self.binding == Binding::WaitsForPodsReady
+        if self.binding == Binding::BlocksAdmission
             && self.admitted.iter().any(|one| cluster.runs_since(one.job) == Some(now))
         {
             self.ready_at = now + POD_START;
         }
+        self.next_timeout = self.timeout(cluster);
         Ok(())
     }
 
@@ -489,11 +486,11 @@ impl Scheduler for Kueue {
             .flavors
             .iter()
             .any(|flavor| self.quotas.available(queue, *flavor) >= demand.amount);
-        let why = match (self.returning.contains_key(&job), has_quota) {
+        let why = match (self.evicted.contains(job), has_quota) {
             (true, _) => "it was evicted, and is not requeued yet",
             (false, false) => "its queue and cohort have no quota left for it",
             (false, true) if self.is_blocked(cluster) => {
-                "no workload is admitted until all pods of the last admitted one run"
+                "no workload is admitted until all pods of the admitted ones are ready"
             }
             (false, true) if !self.has_places(cluster, job) => {
                 "it has quota, but its pods do not all fit now"

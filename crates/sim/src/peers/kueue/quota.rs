@@ -2,7 +2,7 @@
 //! a lending limit and a borrowing limit. Counted per flavor, which is a GPU model here.
 //!
 //! Source: pkg/cache/scheduler/resource_node.go and the pages on cohorts and cluster queues, Kueue
-//! 0.15. A queue of the queue file without a quota for a model has none here and borrows; what the
+//! 0.19.2. A queue of the queue file without a quota for a model has none here and borrows; what the
 //! cluster has beyond all quotas is the quota of the cohort above all queues.
 
 use std::collections::BTreeMap;

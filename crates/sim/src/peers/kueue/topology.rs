@@ -3,7 +3,7 @@
 //! the rest the fullest that is enough.
 //!
 //! Source: pkg/cache/scheduler/tas_flavor_snapshot.go and the page on topology-aware scheduling
-//! (BestFit), Kueue 0.15. Slices and balanced placement are not modelled.
+//! (BestFit), Kueue 0.19.2. Slices and balanced placement are not modelled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,15 +6,16 @@
 //! time, so that a pass is always complete (as with `bf_continue`). A pass ends as soon as no
 //! remaining job could start now: planning beyond that changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::{NodeId, Span, Time};
 
 use super::capacity::CapacityStep;
 use super::plan::{BackfillPlan, PlanRequest};
+use super::queue::SlurmJob;
 use super::settings::SlurmSettings;
 use super::state::ControllerState;
-use crate::fleet::{ClusterState, SchedulerError};
+use crate::fleet::{ClusterState, JobNo, SchedulerError};
 
 /// A shape of which some job may yet start in this pass.
 #[derive(Clone, Debug)]
@@ -51,10 +52,11 @@ pub(super) fn pass(
     let mut plan = BackfillPlan::new(now, cluster.pool().nodes().len(), &state.settings);
     let mut tried = 0;
     let mut has_started = false;
+    let mut hopeless = BTreeSet::new();
     for at in 0..state.queue.jobs().len() {
         let number = state.queue.jobs()[at];
         // 1. Whether it is tried.
-        if kinds.startable_kinds.is_empty()
+        if (kinds.startable_kinds.is_empty() && !state.may_preempt(number))
             || tried == bf_max_job_test
             || plan.slots() >= bf_node_space_size
         {
@@ -70,8 +72,18 @@ pub(super) fn pass(
         let bound = kinds.bound(job.kind, job.limit).unwrap_or(now);
         let tasks = state.kinds[job.kind].tasks;
         let steps = kinds.steps(state, cluster, job.kind);
-        let found =
+        let mut found =
             plan.earliest(&PlanRequest { tasks, limit: job.limit, steps }, bound, &state.switches);
+        let is_later = found.as_ref().is_none_or(|(start, _)| *start > now);
+        if is_later && preempts(state, cluster, &plan, number, &mut hopeless) {
+            kinds.ends_have_changed();
+            let steps = kinds.steps(state, cluster, job.kind);
+            found = plan.earliest(
+                &PlanRequest { tasks, limit: job.limit, steps },
+                now,
+                &state.switches,
+            );
+        }
         // 3. Now, or later.
         match found {
             Some((start, places)) if start <= now => {
@@ -89,6 +101,29 @@ pub(super) fn pass(
     }
     state.remove_started();
     Ok(has_started)
+}
+
+/// Preempts jobs for one that cannot start now, on nodes without a reservation. False if no job is
+/// preempted for it that was not before.
+fn preempts(
+    state: &mut ControllerState,
+    cluster: &ClusterState,
+    plan: &BackfillPlan,
+    number: JobNo,
+    hopeless: &mut BTreeSet<(usize, i32, Span)>,
+) -> bool {
+    let SlurmJob { kind, qos, limit, .. } = state.jobs[number.at()];
+    if !state.may_preempt(number) || hopeless.contains(&(kind, qos, limit)) {
+        return false;
+    }
+    let open = plan.open_now(limit);
+    match state.preemptees(cluster, number, |node| open.contains(node)) {
+        Some(preemptees) => state.preempt(cluster, &preemptees),
+        None => {
+            hopeless.insert((kind, qos, limit));
+            false
+        }
+    }
 }
 
 impl PassKinds {
@@ -116,6 +151,12 @@ impl PassKinds {
         if let Some(startable) = self.startable_kinds.get_mut(&kind) {
             startable.left -= 1;
         }
+    }
+
+    /// Forgets the room over time after ends of running jobs were moved.
+    fn ends_have_changed(&mut self) {
+        self.steps.clear();
+        self.bounds.clear();
     }
 
     /// Updates the room after a start.

@@ -76,6 +76,13 @@ impl CapacityTable {
         self.ends.insert((end, job), held.collect());
     }
 
+    /// Moves the end of a running job.
+    pub(super) fn move_end(&mut self, job: JobNo, from: Time, to: Time) {
+        if let Some(held) = self.ends.remove(&(from, job)) {
+            self.ends.insert((to, job), held);
+        }
+    }
+
     /// Removes a job that has ended.
     pub(super) fn end(&mut self, job: JobNo, end: Time) {
         self.ends.remove(&(end, job));

@@ -37,7 +37,7 @@ pub struct Slurm {
     clock: ControllerClock,
     /// Jobs that were submitted at this instant.
     fresh: Vec<JobNo>,
-    /// Jobs that have just lost a node: their other tasks end too.
+    /// Jobs that have just lost a node, whose other tasks end too, or whose grace time is over.
     crashed: Vec<JobNo>,
     /// Requeued jobs, and when they may start again.
     requeued: BTreeSet<(Time, JobNo)>,
@@ -60,10 +60,15 @@ impl Slurm {
         (self.clock.main_is_due, self.clock.backfill_is_due) = (true, true);
     }
 
-    /// Requeues jobs that lost a part, after ending them; those whose delay is over are pending
-    /// again.
+    /// Requeues jobs that lost a part or whose grace time is over, after ending them; those whose
+    /// delay is over are pending again.
     fn requeue(&mut self, cluster: &mut ClusterState) {
         let now = cluster.now();
+        while let Some(job) = self.state.grace_over(now) {
+            self.state.stop(job, now);
+            self.crashed.push(job);
+            self.request_passes();
+        }
         for job in self.crashed.drain(..) {
             cluster.evict(job);
             self.requeued.insert((now + self.state.settings.requeue_delay, job));
@@ -80,12 +85,27 @@ impl Slurm {
         for job in std::mem::take(&mut self.fresh) {
             let is_tried =
                 self.state.queue.jobs().first() == Some(&job) && self.state.exceeded(job).is_none();
-            if let Some(places) = is_tried.then(|| self.state.places(cluster, job)).flatten() {
-                self.state.start(cluster, job, &places)?;
-                self.state.queue.remove(0);
+            if !is_tried {
+                continue;
+            }
+            match self.state.places(cluster, job) {
+                Some(places) => {
+                    self.state.start(cluster, job, &places)?;
+                    self.state.queue.remove(0);
+                }
+                None => self.preempt_for(cluster, job),
             }
         }
         Ok(())
+    }
+
+    /// Preempts jobs for one that does not fit.
+    fn preempt_for(&mut self, cluster: &ClusterState, job: JobNo) {
+        if self.state.may_preempt(job)
+            && let Some(preemptees) = self.state.preemptees(cluster, job, |_| true)
+        {
+            self.state.preempt(cluster, &preemptees);
+        }
     }
 
     /// Runs the main scheduler: down the queue until a job does not fit. Jobs above a cap are
@@ -114,7 +134,10 @@ impl Slurm {
                 at += 1;
                 continue;
             }
-            let Some(places) = self.state.places(cluster, job) else { break };
+            let Some(places) = self.state.places(cluster, job) else {
+                self.preempt_for(cluster, job);
+                break;
+            };
             self.state.start(cluster, job, &places)?;
             self.state.queue.remove(at);
         }
@@ -191,11 +214,13 @@ impl Scheduler for Slurm {
     /// waiting longer.
     fn next_wake(&mut self, _now: Time) -> Option<Time> {
         let requeued = self.requeued.first().map(|(at, _)| *at);
+        let grace_end = self.state.next_grace_end();
         if self.state.queue.jobs().is_empty() {
-            return requeued;
+            return requeued.into_iter().chain(grace_end).min();
         }
         let calculation = self.clock.calculation.filter(|_| self.state.runs_any());
-        [requeued, self.next_main(), self.next_backfill(), calculation].into_iter().flatten().min()
+        let own = [self.next_main(), self.next_backfill(), calculation];
+        own.into_iter().chain([requeued, grace_end]).flatten().min()
     }
 
     fn decide(&mut self, cluster: &mut ClusterState) -> Result<(), SchedulerError> {
@@ -216,14 +241,15 @@ impl Scheduler for Slurm {
         // 5. Backfill.
         if self.next_backfill().is_some_and(|at| at <= now) {
             self.clock.last_backfill = now;
-            self.clock.backfill_is_due = backfill::pass(&mut self.state, cluster)?;
+            let has_started = backfill::pass(&mut self.state, cluster)?;
+            self.clock.backfill_is_due = has_started || self.state.awaits_exempt_time(cluster);
         }
         Ok(())
     }
 
     fn why(&mut self, _cluster: &ClusterState, job: JobNo) -> String {
         if self.requeued.iter().any(|(_, requeued)| *requeued == job) {
-            return "BeginTime: it was requeued after a failure and may not start yet".to_owned();
+            return "BeginTime: it was requeued and may not start yet".to_owned();
         }
         match self.state.exceeded(job) {
             Some(Cap::AccountGpus) => {

@@ -7,6 +7,7 @@
 //! * `fair_tree.rs`: usage, and the rank of users; `queue.rs`: priority, and pending jobs
 //! * `room.rs`: room for tasks, now and later; `switches.rs`: node selection
 //! * `plan.rs`: reservations over time; `backfill.rs`: a backfill pass
+//! * `preempt.rs`: preemption by QOS
 //! * `state.rs`: pending and running jobs; `controller.rs`: when each part runs
 //!
 //! Source: SchedMD/slurm at 284c3b9 (26.11.0-rc1), documentation and behaviour; it contains no code
@@ -20,10 +21,11 @@ mod fair_tree;
 mod limits;
 mod node_set;
 mod plan;
+mod preempt;
 mod queue;
 mod settings;
 mod state;
 mod switches;
 
 pub use controller::Slurm;
-pub use settings::SlurmSettings;
+pub use settings::{QosPreemption, SlurmSettings};

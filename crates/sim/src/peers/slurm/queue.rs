@@ -2,6 +2,8 @@
 //! (doc/html/priority_multifactor.shtml). As in Slurm it is calculated when a job arrives and then
 //! every PriorityCalcPeriod; between these the order is constant.
 
+use std::cmp::Reverse;
+
 use muster_model::{Span, Time};
 
 use super::accounts::UserNo;
@@ -29,6 +31,8 @@ pub(super) struct SlurmJob {
     pub(super) size: u64,
     /// Addend to its priority: minus its nice value.
     pub(super) bonus: i64,
+    /// QOS: the job's priority where jobs preempt by QOS, else 0.
+    pub(super) qos: i32,
     pub(super) priority: u64,
 }
 
@@ -53,7 +57,13 @@ pub(super) fn size(nodes: (u64, u64), billed: (u64, u64)) -> u64 {
     ((part(nodes) + part(billed)) / 2).min(ONE)
 }
 
-/// The queue: highest priority first, and of equals the lowest number.
+/// Position in the queue: highest QOS first, since a job comes before those that it may preempt
+/// (src/slurmctld/job_scheduler.c, sort_job_queue2), then highest priority, then lowest number.
+fn turn(job: JobNo, jobs: &[SlurmJob]) -> (Reverse<i32>, Reverse<u64>, JobNo) {
+    (Reverse(jobs[job.at()].qos), Reverse(jobs[job.at()].priority), job)
+}
+
+/// The queue, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SlurmQueue {
     jobs: Vec<JobNo>,
@@ -65,8 +75,7 @@ impl SlurmQueue {
     }
 
     pub(super) fn enter(&mut self, job: JobNo, jobs: &[SlurmJob]) {
-        let turn = |job: &JobNo| (std::cmp::Reverse(jobs[job.at()].priority), *job);
-        let at = self.jobs.partition_point(|other| turn(other) < turn(&job));
+        let at = self.jobs.partition_point(|other| turn(*other, jobs) < turn(job, jobs));
         self.jobs.insert(at, job);
     }
 
@@ -81,6 +90,6 @@ impl SlurmQueue {
 
     /// Sorts the queue after priorities have changed.
     pub(super) fn sort(&mut self, jobs: &[SlurmJob]) {
-        self.jobs.sort_by_key(|job| (std::cmp::Reverse(jobs[job.at()].priority), *job));
+        self.jobs.sort_by_key(|job| turn(*job, jobs));
     }
 }

@@ -48,10 +48,23 @@ pub struct SlurmSettings {
     /// to end.
     pub default_time: Span,
 
-    // ---- after a node has failed ----
+    // ---- PreemptType=preempt/qos, PreemptMode=REQUEUE ----
+    /// Settings of preemption by QOS; `None`: `PreemptType=preempt/none`.
+    pub preemption: Option<QosPreemption>,
+
+    // ---- after a node has failed, or a preemption ----
     /// Delay before a requeued job may start: `cred_expire` of `AuthInfo`, and a second
     /// (src/slurmctld/job_mgr.c, batch_requeue_fini; on a real 22.05 it was 121 s).
     pub requeue_delay: Span,
+}
+
+/// Times for which running jobs of lower QOS are spared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QosPreemption {
+    /// `PreemptExemptTime`: time for which a job runs before it may be preempted.
+    pub exempt_time: Span,
+    /// `GraceTime` of each QOS: time for which a preempted job runs on.
+    pub grace_time: Span,
 }
 
 impl Default for SlurmSettings {
@@ -84,6 +97,7 @@ impl Default for SlurmSettings {
             bf_window: max_time,
             bf_window_linear: None,
             default_time: max_time,
+            preemption: None,
             requeue_delay: Span::from_secs(121),
         }
     }

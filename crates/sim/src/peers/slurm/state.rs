@@ -1,7 +1,7 @@
 //! State of the controller: pending and running jobs, their usage, and how a job starts and ends.
 //! The timing of passes and the order of starts are decided elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::job::Resources;
@@ -27,8 +27,9 @@ pub(super) struct JobShape {
 struct RunningJob {
     /// Time up to which its usage is added.
     counted: Time,
-    /// End of its time limit.
+    /// End of its time limit, or of its grace time once it is preempted.
     end: Time,
+    is_preempted: bool,
 }
 
 /// State of the controller.
@@ -45,6 +46,10 @@ pub(super) struct ControllerState {
     pub(super) jobs: Vec<SlurmJob>,
     pub(super) queue: SlurmQueue,
     running: BTreeMap<JobNo, RunningJob>,
+    /// Number of running jobs by QOS.
+    running_qos: BTreeMap<i32, usize>,
+    /// Preempted jobs that still run, and the ends of their grace times.
+    preempted: BTreeSet<(Time, JobNo)>,
     has_gpus: bool,
 }
 
@@ -63,6 +68,8 @@ impl ControllerState {
             jobs: Vec::new(),
             queue: SlurmQueue::default(),
             running: BTreeMap::new(),
+            running_qos: BTreeMap::new(),
+            preempted: BTreeSet::new(),
             has_gpus: site.has_gpus(),
         }
     }
@@ -90,6 +97,7 @@ impl ControllerState {
             eligible: cluster.now(),
             size: queue::size(nodes, (billed_milli, cluster.size_milli())),
             bonus: i64::from(job.priority),
+            qos: if self.settings.preemption.is_some() { job.priority } else { 0 },
             priority: 0,
         });
         self.wait(number, cluster.now());
@@ -152,7 +160,8 @@ impl ControllerState {
         let end = cluster.now() + known.limit;
         self.limits.take(&self.accounts, known.user, known.gpus_milli);
         self.capacities.begin(cluster, job, end);
-        self.running.insert(job, RunningJob { counted: cluster.now(), end });
+        *self.running_qos.entry(known.qos).or_default() += 1;
+        self.running.insert(job, RunningJob { counted: cluster.now(), end, is_preempted: false });
         Ok(())
     }
 
@@ -163,7 +172,43 @@ impl ControllerState {
         self.fair.used(known.user, known.billed_milli, now.since(ran.counted));
         self.limits.give(&self.accounts, known.user, known.gpus_milli);
         self.capacities.end(job, ran.end);
+        self.preempted.remove(&(ran.end, job));
+        if let Some(count) = self.running_qos.get_mut(&known.qos) {
+            *count -= 1;
+        }
+        self.running_qos.retain(|_, count| *count > 0);
         true
+    }
+
+    /// Returns the running jobs.
+    pub(super) fn running(&self) -> impl Iterator<Item = JobNo> {
+        self.running.keys().copied()
+    }
+
+    /// Returns the lowest QOS of a running job.
+    pub(super) fn lowest_qos(&self) -> Option<i32> {
+        self.running_qos.first_key_value().map(|(qos, _)| *qos)
+    }
+
+    /// Sets the end of a job that is preempted; its limit still holds. False if it was preempted
+    /// before.
+    pub(super) fn end_by(&mut self, job: JobNo, end: Time) -> bool {
+        let Some(running) = self.running.get_mut(&job).filter(|job| !job.is_preempted) else {
+            return false;
+        };
+        self.capacities.move_end(job, running.end, end);
+        (running.end, running.is_preempted) = (end, true);
+        self.preempted.insert((end, job))
+    }
+
+    /// Returns when the first grace time ends.
+    pub(super) fn next_grace_end(&self) -> Option<Time> {
+        self.preempted.first().map(|(end, _)| *end)
+    }
+
+    /// Returns a preempted job whose grace time is over.
+    pub(super) fn grace_over(&self, now: Time) -> Option<JobNo> {
+        self.preempted.first().filter(|(end, _)| *end <= now).map(|(_, job)| *job)
     }
 
     /// Returns whether some job runs.

@@ -23,6 +23,7 @@ use muster_model::{NodeId, QueueName, Span, Time};
 
 use self::amounts::ResourceAmounts;
 use self::queues::VolcanoQueue;
+use self::session::EnqueueGate;
 use super::line::{LinePosition, ShapeIndex, ShapeNo, turn};
 use crate::fleet::{ClusterState, FleetSite, JobNo, Scheduler, SchedulerError};
 use crate::rng::Rng;
@@ -182,18 +183,37 @@ impl Scheduler for Volcano {
         Ok(())
     }
 
-    fn why(&mut self, _cluster: &ClusterState, job: JobNo) -> String {
+    /// Names the plugin and the queue that refuse a gang, and by which numbers.
+    fn why(&mut self, cluster: &ClusterState, job: JobNo) -> String {
         let job = &self.jobs[job.at()];
         let queue = &self.queues[job.queue];
+        let name = &queue.name;
+        let [asks, deserved, has] =
+            [job.asks, queue.deserved, queue.allocated].map(|amounts| amounts.gpu_milli / 1000);
         match job.phase {
             PodGroupPhase::Pending => {
-                "its pod group is pending: the pods already enqueued request as much as Volcano admits".to_owned()
+                let total = ResourceAmounts::available(cluster.pool());
+                match self.enqueue_gate(total, job.queue, job.asks) {
+                    Some(EnqueueGate::Capability { most }) => format!(
+                        "queue {name} refuses its pod group: it may hold {} GPUs at most, and the gang needs {asks} (plugin proportion)",
+                        most.gpu_milli / 1000
+                    ),
+                    Some(EnqueueGate::Claimed { most }) => format!(
+                        "queue {name} does not enqueue its pod group: with its {asks} GPUs, enqueued pods would need more than the {} that the queue may hold (plugin proportion)",
+                        most.gpu_milli / 1000
+                    ),
+                    Some(EnqueueGate::Overcommit { most }) => format!(
+                        "its pod group is not enqueued: with its {asks} GPUs, enqueued pods of all queues would need more than {} (plugin overcommit)",
+                        most.gpu_milli / 1000
+                    ),
+                    None => "its pod group is enqueued in the next session".to_owned(),
+                }
             }
+            PodGroupPhase::Inqueue if !job.asks.within_for(queue.deserved, job.asks) => format!(
+                "queue {name} refuses the gang: it deserves {deserved} GPUs while others ask for theirs, and the gang needs {asks} (plugin proportion)"
+            ),
             PodGroupPhase::Inqueue if !queue.has_share_for(job.asks) => format!(
-                "queue {} deserves {} GPUs and has {}",
-                queue.name,
-                queue.deserved.gpu_milli / 1000,
-                queue.allocated.gpu_milli / 1000
+                "queue {name} deserves {deserved} GPUs and has {has}, which leaves too few for the {asks} of the gang (plugin proportion)"
             ),
             PodGroupPhase::Inqueue => "no nodes have room for all of its pods".to_owned(),
             PodGroupPhase::Running | PodGroupPhase::Ended => String::new(),

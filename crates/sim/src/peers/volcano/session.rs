@@ -14,6 +14,17 @@ use crate::peers::line::ShapeNo;
 /// (plugins/overcommit, defaultOverCommitFactor 1.2).
 const OVERCOMMIT: (u64, u64) = (12, 10);
 
+/// Limit of action enqueue that a pod group would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EnqueueGate {
+    /// Most that the queue may hold, which is less than the gang requests.
+    Capability { most: ResourceAmounts },
+    /// Most that the queue may hold, with the pods that are enqueued and running.
+    Claimed { most: ResourceAmounts },
+    /// Most that pods of all queues may request.
+    Overcommit { most: ResourceAmounts },
+}
+
 /// Queues and shapes that failed in this session: nothing is freed in it, so they fail again.
 #[derive(Default)]
 struct InfeasibleShapes {
@@ -63,6 +74,35 @@ impl Volcano {
     fn all_pending(&self) -> Vec<JobNo> {
         let pending = self.queues.iter().flat_map(|queue| queue.pending.by_shape());
         pending.flat_map(|(_, turns)| turns.iter().map(|(_, job)| *job)).collect()
+    }
+
+    /// Returns the limit that keeps a pending pod group of a queue from being enqueued now; `None` if
+    /// none does, or without action enqueue.
+    pub(super) fn enqueue_gate(
+        &self,
+        total: ResourceAmounts,
+        queue: usize,
+        asks: ResourceAmounts,
+    ) -> Option<EnqueueGate> {
+        if self.reclaims {
+            return None;
+        }
+        let most = self.queues[queue].real_capability(total, queues::guaranteed(&self.queues));
+        let claimed = self.queues[queue].asked + self.queues[queue].allocated;
+        let all = self
+            .queues
+            .iter()
+            .fold(ResourceAmounts::default(), |sum, queue| sum + queue.asked + queue.allocated);
+        let overcommitted = total.combine(total, |amount, _| amount * OVERCOMMIT.0 / OVERCOMMIT.1);
+        if !asks.within_for(most, asks) {
+            Some(EnqueueGate::Capability { most })
+        } else if !(claimed + asks).within_for(most, asks) {
+            Some(EnqueueGate::Claimed { most })
+        } else if !(all + asks).within_for(overcommitted, asks) {
+            Some(EnqueueGate::Overcommit { most: overcommitted })
+        } else {
+            None
+        }
     }
 
     /// Returns the pod groups to enqueue while the overcommitted cluster and the queue have room

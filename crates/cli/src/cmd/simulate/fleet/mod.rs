@@ -52,8 +52,8 @@ pub struct FleetArgs {
     /// 4, 4xh100, 4xh100:8. May be given several times
     #[arg(long, value_name = "N[xMODEL[:GPUS]]", requires = "cluster")]
     add_nodes: Vec<AddNodes>,
-    /// slurm.conf of the site, for the model slurm: weights, intervals, depths; the defaults are in
-    /// docs/models.md
+    /// slurm.conf of the site, for the models slurm and slurm-preempt: weights, intervals, depths;
+    /// the defaults are in docs/models.md
     #[arg(long, value_name = "FILE", requires = "cluster")]
     slurm_conf: Option<PathBuf>,
     /// Time that a policy of --scheduler exec:COMMAND has for each answer
@@ -203,7 +203,7 @@ fn setup(
             .hint("run it on the site as it was, alone; then compare the variants without it")
             .into());
     }
-    let slurm = slurm_settings(app, args.fleet.slurm_conf.as_deref())?;
+    let slurm = slurm_settings(app, args.fleet.slurm_conf.as_deref(), &schedulers)?;
     let (read, unhosted, not_replayed) = read_load(args, &mut all)?;
     if all[0].load.jobs.is_empty() {
         return Err(no_jobs(&all, unhosted).into());
@@ -279,9 +279,16 @@ fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(St
 }
 
 /// Returns the settings of a slurm.conf, or the defaults.
-fn slurm_settings(app: &App, path: Option<&Path>) -> Result<SlurmSettings> {
+fn slurm_settings(
+    app: &App,
+    path: Option<&Path>,
+    schedulers: &[ChosenScheduler],
+) -> Result<SlurmSettings> {
     let Some(path) = path else { return Ok(SlurmSettings::default()) };
-    let SlurmConf { settings, not_modelled } = slurm_conf::read(path)?;
+    let SlurmConf { settings, mut not_modelled } = slurm_conf::read(path)?;
+    if schedulers.iter().all(|scheduler| scheduler.kind != SchedulerKind::Slurm) {
+        not_modelled.retain(|setting| !setting.eq_ignore_ascii_case("PreemptType=preempt/qos"));
+    }
     if !not_modelled.is_empty() {
         let all = not_modelled.join(", ");
         app.ui.warning(&format!("{}: the model of Slurm ignores {all}", path.display()));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use muster_model::Span;
-use muster_sim::peers::slurm::SlurmSettings;
+use muster_sim::peers::slurm::{QosPreemption, SlurmSettings};
 
 use crate::exit::Failure;
 use crate::source;
@@ -87,6 +87,10 @@ fn parse(text: &str) -> Result<SlurmConf, String> {
             secs => Some(Span::from_secs(secs)),
         },
         default_time: conf.default_time()?.unwrap_or(usual.default_time),
+        preemption: Some(QosPreemption {
+            exempt_time: conf.exempt_time()?,
+            ..QosPreemption::default()
+        }),
         requeue_delay: conf.requeue_delay()?.unwrap_or(usual.requeue_delay),
     };
     Ok(SlurmConf { settings, not_modelled: conf.not_modelled() })
@@ -121,6 +125,13 @@ impl Conf {
 
     fn time(&self, key: &str) -> Result<Option<Span>, String> {
         self.global(key).map_or(Ok(None), |value| time(key, value))
+    }
+
+    /// Returns `PreemptExemptTime`; `-1` is none.
+    fn exempt_time(&self) -> Result<Span, String> {
+        let value = self.global("PreemptExemptTime").filter(|value| *value != "-1");
+        let exempt = value.map_or(Ok(None), |value| time("PreemptExemptTime", value));
+        Ok(exempt?.unwrap_or_default())
     }
 
     fn options(&self) -> impl Iterator<Item = &str> {
@@ -262,6 +273,9 @@ mod tests {
         assert_eq!(settings.bf_window_linear, Some(Span::from_secs(60)));
         assert_eq!(settings.default_time, Span::from_secs(2 * DAY_SECS));
         assert_eq!(settings.requeue_delay, Span::from_secs(6));
+        let exempt = |text| read(text).preemption.unwrap().exempt_time;
+        assert_eq!(exempt("PreemptExemptTime=1:00:00"), Span::from_secs(3_600));
+        assert_eq!(exempt("PreemptExemptTime=-1"), Span(0));
     }
 
     #[test]
