@@ -16,13 +16,13 @@ use muster_model::{GpuModel, gpu_model};
 pub const GROUP: &str = "resource.k8s.io";
 /// Version of the group that is read: the first one that is stable (Kubernetes 1.34).
 pub const VERSION: &str = "v1";
-/// Names of the kinds in addresses.
+/// Name of device classes in addresses.
 pub const CLASSES: &str = "deviceclasses";
-/// See [`CLASSES`].
+/// Name of slices of pools in addresses.
 pub const SLICES: &str = "resourceslices";
-/// See [`CLASSES`].
+/// Name of claims that pods use in addresses.
 pub const CLAIMS: &str = "resourceclaims";
-/// See [`CLASSES`].
+/// Name of templates of claims in addresses.
 pub const TEMPLATES: &str = "resourceclaimtemplates";
 
 /// Prefix of the resources and node labels that stand for claimed devices; no name in Kubernetes starts
@@ -54,11 +54,11 @@ pub struct DeviceId {
 /// Value of an attribute of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
-    /// Truth value.
+    /// Property that a device has or lacks.
     Bool(bool),
-    /// Whole number.
+    /// Number without a unit, such as an index.
     Int(i64),
-    /// Text.
+    /// Name or other words, such as the product.
     Text(String),
     /// Version with three numbers.
     Version(String),

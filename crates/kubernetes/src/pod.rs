@@ -47,7 +47,7 @@ pub struct PodFacts {
     pub host_ports: Vec<Arc<str>>,
     /// Persistent volume claims, by name in its namespace.
     pub claims: Vec<Arc<str>>,
-    /// Claims of devices.
+    /// Claims that must have devices before the pod starts.
     pub device_claims: Vec<DeviceClaim>,
     /// Groups of pods of which at most one runs per node, by an opaque key.
     pub apart: Vec<Arc<str>>,

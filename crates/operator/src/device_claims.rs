@@ -19,7 +19,7 @@ const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 enum Change {
     /// The claim is as it should be.
     Done,
-    /// It cannot be so, for users.
+    /// Reason for which it cannot be so, for users.
     Refused(String),
 }
 
@@ -154,9 +154,9 @@ impl Executor {
 }
 
 fn path(claim: &ClaimId) -> String {
-    let (group, version, plural) = (device::GROUP, device::VERSION, device::CLAIMS);
+    let api = format!("/apis/{}/{}", device::GROUP, device::VERSION);
     let key = &claim.key;
-    format!("/apis/{group}/{version}/namespaces/{}/{plural}/{}", key.namespace, key.name)
+    format!("{api}/namespaces/{}/{}/{}", key.namespace, device::CLAIMS, key.name)
 }
 
 /// Gives a claim its devices, and adds a pod to its users; returns false if it is so already.

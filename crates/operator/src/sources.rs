@@ -20,7 +20,7 @@ use muster_kubernetes::priority::PriorityClassText;
 use muster_kubernetes::queue::{self, POLICIES, POLICY, QUEUES, QueueText};
 use muster_kubernetes::volume::{ClaimText, VolumeText};
 use muster_model::NodeName;
-use muster_scheduler::Observation;
+use muster_scheduler::{DeviceChange, Observation};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
@@ -232,28 +232,25 @@ impl Sources {
     fn start_devices(&mut self) -> usize {
         tracing::info!("watching the devices that pods claim");
         let path = |plural| format!("/apis/{}/{}/{plural}", device::GROUP, device::VERSION);
-        self.follow::<SliceText>(
+        self.follow_devices::<SliceText>(
             &path(device::SLICES),
-            |slice| Some(Observation::DeviceSlice(Box::new(slice.facts()))),
-            |key| Some(Observation::DeviceSliceGone(key.name)),
+            |slice| DeviceChange::Slice(slice.facts()),
+            |key| DeviceChange::SliceGone(key.name),
         );
-        self.follow::<ClassText>(
+        self.follow_devices::<ClassText>(
             &path(device::CLASSES),
-            |class| Some(Observation::DeviceClass(Box::new(class.facts()))),
-            |key| Some(Observation::DeviceClassGone(key.name)),
+            |class| DeviceChange::Class(class.facts()),
+            |key| DeviceChange::ClassGone(key.name),
         );
-        self.follow::<DeviceClaimText>(
+        self.follow_devices::<DeviceClaimText>(
             &path(device::CLAIMS),
-            |claim| Some(Observation::DeviceClaim(Box::new(claim.facts()))),
-            |key| Some(Observation::DeviceClaimGone(key)),
+            |claim| DeviceChange::Claim(claim.facts()),
+            DeviceChange::ClaimGone,
         );
-        self.follow::<TemplateText>(
+        self.follow_devices::<TemplateText>(
             &path(device::TEMPLATES),
-            |template| {
-                let key = template.metadata.key();
-                Some(Observation::ClaimTemplate(key, Box::new(template.requests())))
-            },
-            |key| Some(Observation::ClaimTemplateGone(key)),
+            |template| DeviceChange::Template(template.metadata.key(), template.requests()),
+            DeviceChange::TemplateGone,
         );
         4
     }
@@ -310,6 +307,19 @@ impl Sources {
         // The receiver is gone only when the process ends.
         let _ = self.reports.send(Report::KueueVersion(version));
         5
+    }
+
+    fn follow_devices<T: Watched>(
+        &mut self,
+        path: &str,
+        present: impl Fn(T) -> DeviceChange + Send + 'static,
+        gone: impl Fn(ObjectKey) -> DeviceChange + Send + 'static,
+    ) {
+        self.follow::<T>(
+            path,
+            move |object| Some(Observation::Devices(Box::new(present(object)))),
+            move |key| Some(Observation::Devices(Box::new(gone(key)))),
+        );
     }
 
     fn follow_kueue<T: Watched>(

@@ -33,5 +33,7 @@ pub use inspect::Subject;
 pub use local_queues::QueueCounts;
 pub use muster_engine::UsageRecord;
 pub use nodes::Level;
-pub use observation::{Action, ClaimBinding, ClaimId, Observation, PodId, WorkloadId};
+pub use observation::{
+    Action, ClaimBinding, ClaimId, DeviceChange, Observation, PodId, WorkloadId,
+};
 pub use scheduler::{Counts, Scheduler};

@@ -38,22 +38,8 @@ pub enum Observation {
     /// A persistent volume exists; it is reachable from nodes that match one of the terms, or from
     /// everywhere (`None`).
     Volume(Arc<str>, Option<Vec<SelectorTerm>>),
-    /// A slice of a pool of devices exists, as described.
-    DeviceSlice(Box<SliceFacts>),
-    /// A slice of a pool of devices is gone.
-    DeviceSliceGone(Arc<str>),
-    /// A device class exists, as described.
-    DeviceClass(Box<ClassFacts>),
-    /// A device class is gone.
-    DeviceClassGone(Arc<str>),
-    /// A claim of devices exists, as described.
-    DeviceClaim(Box<ClaimFacts>),
-    /// A claim of devices is gone.
-    DeviceClaimGone(ObjectKey),
-    /// A template of claims exists, and what each of them asks for.
-    ClaimTemplate(ObjectKey, Box<DeviceRequests>),
-    /// A template of claims is gone.
-    ClaimTemplateGone(ObjectKey),
+    /// Devices, or what claims them, have changed.
+    Devices(Box<DeviceChange>),
     /// The queue tree was read.
     Queues(Box<QueueTree>),
     /// The LocalQueues of Kueue were read.
@@ -70,6 +56,27 @@ pub enum Observation {
     Done(WorkloadId),
     /// A workload was not resumed or suspended, since it is gone, has ended, or was changed.
     Refused(WorkloadId),
+}
+
+/// Change of the devices that pods claim.
+#[derive(Clone, Debug)]
+pub enum DeviceChange {
+    /// A slice of a pool exists, as described.
+    Slice(SliceFacts),
+    /// A slice of a pool is gone.
+    SliceGone(Arc<str>),
+    /// A class exists, as described.
+    Class(ClassFacts),
+    /// A class is gone.
+    ClassGone(Arc<str>),
+    /// A claim exists, as described.
+    Claim(ClaimFacts),
+    /// A claim is gone.
+    ClaimGone(ObjectKey),
+    /// A template of claims exists, and what each of them asks for.
+    Template(ObjectKey, DeviceRequests),
+    /// A template of claims is gone.
+    TemplateGone(ObjectKey),
 }
 
 /// Pod by name and id: a name alone is used again by another pod.

@@ -21,7 +21,7 @@ use crate::devices::Devices;
 use crate::gang::{Gang, GangKey, Groups, Pod};
 use crate::job;
 use crate::nodes::{Level, NodeTable};
-use crate::observation::{Action, Observation, PodId};
+use crate::observation::{Action, DeviceChange, Observation, PodId};
 use crate::priorities::Priorities;
 use crate::volumes::Volumes;
 
@@ -345,22 +345,6 @@ impl Scheduler {
                     self.mark_users_of_any_claim();
                 }
             }
-            Observation::DeviceSlice(slice) => self.devices.insert_slice(*slice),
-            Observation::DeviceSliceGone(name) => self.devices.remove_slice(&name),
-            Observation::DeviceClass(class) => self.devices.insert_class(*class),
-            Observation::DeviceClassGone(name) => self.devices.remove_class(&name),
-            Observation::DeviceClaim(claim) => {
-                let pods = self.devices.insert_claim(*claim);
-                self.look_at_claimants(&pods);
-            }
-            Observation::DeviceClaimGone(key) => {
-                let pods = self.devices.remove_claim(&key);
-                self.look_at_claimants(&pods);
-            }
-            Observation::ClaimTemplate(key, requests) => {
-                self.devices.insert_template(key, *requests);
-            }
-            Observation::ClaimTemplateGone(key) => self.devices.remove_template(&key),
             Observation::Queues(tree) => {
                 let event = Event::QueuesSet(tree);
                 if self.engine.validate(&event).is_ok() {
@@ -387,6 +371,26 @@ impl Scheduler {
             }
             Observation::Done(workload) => self.note_answer(now, &workload, false),
             Observation::Refused(workload) => self.note_answer(now, &workload, true),
+            Observation::Devices(change) => self.take_in_devices(*change),
+        }
+    }
+
+    fn take_in_devices(&mut self, change: DeviceChange) {
+        match change {
+            DeviceChange::Slice(slice) => self.devices.insert_slice(slice),
+            DeviceChange::SliceGone(name) => self.devices.remove_slice(&name),
+            DeviceChange::Class(class) => self.devices.insert_class(class),
+            DeviceChange::ClassGone(name) => self.devices.remove_class(&name),
+            DeviceChange::Claim(claim) => {
+                let pods = self.devices.insert_claim(claim);
+                self.look_at_claimants(&pods);
+            }
+            DeviceChange::ClaimGone(key) => {
+                let pods = self.devices.remove_claim(&key);
+                self.look_at_claimants(&pods);
+            }
+            DeviceChange::Template(key, requests) => self.devices.insert_template(key, requests),
+            DeviceChange::TemplateGone(key) => self.devices.remove_template(&key),
         }
     }
 

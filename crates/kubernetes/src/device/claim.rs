@@ -21,11 +21,11 @@ pub const MAX_USERS: usize = 256;
 pub struct DeviceRequest {
     /// Name, unique in the claim.
     pub name: Arc<str>,
-    /// Device class.
+    /// Class of which the devices must be.
     pub class: Arc<str>,
     /// Expressions that a device must satisfy beside those of its class.
     pub selectors: Vec<Arc<str>>,
-    /// Number of devices.
+    /// Devices that are needed, at least one.
     pub count: u64,
 }
 

@@ -130,7 +130,7 @@ fn a_suspended_job_waits_without_pods_for_the_gpus_of_its_template() {
     assert_eq!(cluster.bound("b"), 5);
 }
 
-/// What a scheduler left behind when it died between the claim and the pod is freed first.
+/// A scheduler died between the claim and its pod: the devices are freed first.
 #[test]
 fn a_claim_that_was_left_with_devices_is_freed() {
     let mut cluster = cluster(&[("a", 1), ("b", 1)]);

@@ -10,7 +10,7 @@ use muster_kubernetes::device::slice::SliceText;
 use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{DeviceClaim, PodFacts, PodPhase};
-use muster_scheduler::{ClaimBinding, ClaimId, Observation, PodId, Scheduler};
+use muster_scheduler::{ClaimBinding, ClaimId, DeviceChange, Observation, PodId, Scheduler};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -99,14 +99,14 @@ impl Objects {
         let slices = self
             .slices
             .values()
-            .map(|one| Observation::DeviceSlice(Box::new(read::<SliceText>(one).facts())));
+            .map(|one| change(DeviceChange::Slice(read::<SliceText>(one).facts())));
         let classes = self
             .classes
             .values()
-            .map(|one| Observation::DeviceClass(Box::new(read::<ClassText>(one).facts())));
+            .map(|one| change(DeviceChange::Class(read::<ClassText>(one).facts())));
         let templates = self.templates.iter().map(|(key, one)| {
             let requests = read::<TemplateText>(one).requests();
-            Observation::ClaimTemplate(key.clone(), Box::new(requests))
+            change(DeviceChange::Template(key.clone(), requests))
         });
         let claims = self.claims.values().map(report);
         slices.chain(classes).chain(templates).chain(claims).collect()
@@ -135,8 +135,12 @@ impl Objects {
     }
 }
 
+fn change(change: DeviceChange) -> Observation {
+    Observation::Devices(Box::new(change))
+}
+
 fn report(claim: &Value) -> Observation {
-    Observation::DeviceClaim(Box::new(read::<ClaimText>(claim).facts()))
+    change(DeviceChange::Claim(read::<ClaimText>(claim).facts()))
 }
 
 fn claims_of(pod: &PodFacts) -> Vec<ObjectKey> {
@@ -152,13 +156,13 @@ impl Cluster {
     pub fn set_slice(&mut self, slice: Value) {
         let facts = read::<SliceText>(&slice).facts();
         self.devices.slices.insert(facts.name.to_string(), slice);
-        self.report(Observation::DeviceSlice(Box::new(facts)));
+        self.report(change(DeviceChange::Slice(facts)));
     }
 
     pub fn set_class(&mut self, class: Value) {
         let facts = read::<ClassText>(&class).facts();
         self.devices.classes.insert(facts.name.to_string(), class);
-        self.report(Observation::DeviceClass(Box::new(facts)));
+        self.report(change(DeviceChange::Class(facts)));
     }
 
     pub fn set_template(&mut self, name: &str, spec: &Value) {
@@ -167,7 +171,7 @@ impl Cluster {
             json!({"metadata": {"name": name, "namespace": "team"}, "spec": {"spec": spec}});
         let requests = read::<TemplateText>(&object).requests();
         self.devices.templates.insert(key.clone(), object);
-        self.report(Observation::ClaimTemplate(key, Box::new(requests)));
+        self.report(change(DeviceChange::Template(key, requests)));
     }
 
     pub fn create_claim(&mut self, name: &str, spec: &Value) {
@@ -234,7 +238,7 @@ impl Cluster {
             let owner = claim["metadata"]["annotations"]["owner"].as_str();
             if owner.is_some_and(|owner| !there.contains(owner)) {
                 self.devices.claims.remove(&key);
-                self.report(Observation::DeviceClaimGone(key));
+                self.report(change(DeviceChange::ClaimGone(key)));
                 is_changed = true;
                 continue;
             }
