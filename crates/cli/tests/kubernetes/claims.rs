@@ -181,3 +181,35 @@ fn claims_of_other_schedulers_count() {
     let devices: BTreeSet<String> = given(&namespace).into_iter().collect();
     assert_eq!(devices.len(), GPUS);
 }
+
+/// A suspended Job is resumed once the GPUs of its template are kept for it; the next one has no pods.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn suspended_jobs_wait_for_claimed_gpus_without_pods() {
+    let cluster = KubernetesCluster::here();
+    let driver = Driver::advertise(&cluster, "job-gpus.example.com", "node2");
+    let _scheduler = SchedulerProcess::active(&cluster);
+    let namespace = cluster.namespace("claiming-jobs");
+    namespace.create_object(&driver.template(2));
+    for name in ["first", "second"] {
+        let mut spec = claimant(name, 0, 1)["spec"].take();
+        spec["restartPolicy"] = json!("Never");
+        namespace.create_object(&json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": name, "labels": {"muster.run/queue": "default"}},
+            "spec": {
+                "suspend": true, "completionMode": "Indexed", "parallelism": 3, "completions": 3,
+                "template": {"spec": spec},
+            },
+        }));
+    }
+    until("the first Job has its node", || namespace.bound("job-name=first") == 3);
+    let devices: BTreeSet<String> = given(&namespace).into_iter().collect();
+    assert_eq!(devices.len(), 6);
+    let second = || cluster.get(&["job", "second", "--namespace", "claiming-jobs"]);
+    until("the second Job says why it waits", || second().to_string().contains("not enough of"));
+    assert_eq!(second()["spec"]["suspend"], true);
+    assert!(namespace.list("job-name=second").is_empty());
+    cluster.kubectl(&["delete", "job", "first", "--namespace", "claiming-jobs"]);
+    until("the second Job has its node", || namespace.bound("job-name=second") == 3);
+}
