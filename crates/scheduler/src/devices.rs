@@ -35,8 +35,11 @@ pub(crate) struct Devices {
     pods_of: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Claim of each device that is given.
     given: BTreeMap<DeviceId, ObjectKey>,
-    /// Devices of claims whose allocation is on its way to the API server.
-    chosen: BTreeMap<ObjectKey, Choice>,
+    /// Devices that were chosen for pods, by the id of the pod. What the API server reports of a claim
+    /// may be older than the choice, so a choice stays as long as its pod.
+    choices: BTreeMap<Arc<str>, Choice>,
+    /// Devices of all choices.
+    chosen: BTreeSet<DeviceId>,
     /// Claims that are to be freed of devices on a node where their pod, the only one, did not start.
     to_free: BTreeSet<(ClaimId, PodId)>,
     /// Nodes whose resources or labels are to be described anew.
@@ -45,11 +48,14 @@ pub(crate) struct Devices {
     is_changed: bool,
 }
 
-/// Devices that were chosen for a claim, and the id of the pod that is being bound with it.
-#[derive(Debug)]
+/// Devices that were chosen for a pod.
+#[derive(Debug, Default)]
 struct Choice {
-    pod: Arc<str>,
     devices: Vec<DeviceId>,
+    /// True once the API server has confirmed the binding.
+    is_bound: bool,
+    /// True once the pod has ended or is gone.
+    is_over: bool,
 }
 
 impl Devices {
@@ -96,12 +102,8 @@ impl Devices {
     /// Records a claim; returns the pods that name it.
     pub(crate) fn insert_claim(&mut self, claim: ClaimFacts) -> Vec<ObjectKey> {
         let key = claim.key.clone();
-        let known = self.claims.get(&key);
-        if known == Some(&claim) {
+        if self.claims.get(&key) == Some(&claim) {
             return Vec::new();
-        }
-        if claim.allocated.is_some() || known.is_some_and(|known| known.uid != claim.uid) {
-            self.chosen.remove(&key);
         }
         self.take_back(&key);
         let devices = claim.allocated.iter().flat_map(|allocated| &allocated.devices);
@@ -112,7 +114,6 @@ impl Devices {
 
     /// Forgets a claim; returns the pods that name it.
     pub(crate) fn remove_claim(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
-        self.chosen.remove(key);
         self.take_back(key);
         self.claims.remove(key);
         self.pods_of(key)
@@ -138,8 +139,15 @@ impl Devices {
         }
     }
 
-    /// Forgets the claims that a pod named.
+    /// Forgets the claims that a pod named, and the devices that were chosen for it, unless a binding is
+    /// on its way that may still take them.
     pub(crate) fn forget_pod(&mut self, pod: &PodFacts) {
+        if let Some(choice) = self.choices.get_mut(&pod.uid) {
+            choice.is_over = true;
+            if choice.is_bound {
+                self.forget_choice(&pod.uid);
+            }
+        }
         for claim in claims_of(pod) {
             if let Some(pods) = self.pods_of.get_mut(&claim) {
                 pods.remove(&pod.key);
@@ -325,8 +333,8 @@ impl Devices {
 
     // ---- bindings ----
 
-    /// Chooses free devices of a node for the claims of a pod, and keeps them until the API server has
-    /// them or refuses the binding.
+    /// Chooses free devices of a node for the claims of a pod, and keeps them until the pod is over or
+    /// the API server refuses the binding.
     ///
     /// # Errors
     /// Why there are none, for users.
@@ -335,19 +343,25 @@ impl Devices {
         pod: &PodFacts,
         node: &NodeName,
     ) -> Result<Vec<ClaimBinding>, String> {
-        let bindings: Result<Vec<ClaimBinding>, String> =
-            claims_of(pod).map(|key| self.choose_for(&key, pod, node)).collect();
-        if bindings.is_err() {
-            self.forget_choices(&pod.uid);
+        let mut devices = Vec::new();
+        let bindings: Vec<ClaimBinding> = claims_of(pod)
+            .map(|key| self.choose_for(&key, node, &mut devices))
+            .collect::<Result<_, String>>()?;
+        if !devices.is_empty() {
+            self.forget_choice(&pod.uid);
+            self.chosen.extend(devices.iter().cloned());
+            let choice = Choice { devices, ..Choice::default() };
+            self.choices.insert(Arc::clone(&pod.uid), choice);
         }
-        bindings
+        Ok(bindings)
     }
 
+    /// Chooses devices for a claim beside those of `taken`, and adds them to these.
     fn choose_for(
-        &mut self,
+        &self,
         key: &ObjectKey,
-        pod: &PodFacts,
         node: &NodeName,
+        taken: &mut Vec<DeviceId>,
     ) -> Result<ClaimBinding, String> {
         let claim = self.claims.get(key);
         let claim = claim.ok_or_else(|| format!("the resource claim {} is gone", key.name))?;
@@ -357,7 +371,7 @@ impl Devices {
         }
         let mut chosen: Vec<(Arc<str>, DeviceId)> = Vec::new();
         for request in claim.requests.all.as_deref().unwrap_or_default() {
-            let free = self.free_devices(request, node, &chosen)?;
+            let free = self.free_devices(request, node, taken)?;
             let count = usize::try_from(request.count).unwrap_or(usize::MAX);
             if free.len() < count {
                 let there = free.len();
@@ -366,30 +380,28 @@ impl Devices {
                     key.name
                 ));
             }
-            let free = free.into_iter().take(count);
-            chosen.extend(free.map(|id| (Arc::clone(&request.name), id)));
+            for id in free.into_iter().take(count) {
+                taken.push(id.clone());
+                chosen.push((Arc::clone(&request.name), id));
+            }
         }
         let allocation = claim::allocation(node.as_str(), &chosen, &claim.requests, &self.classes);
-        let devices = chosen.into_iter().map(|(_, id)| id).collect();
-        self.chosen.insert(key.clone(), Choice { pod: Arc::clone(&pod.uid), devices });
         Ok(ClaimBinding { claim: id, allocation: Some(allocation) })
     }
 
-    /// Returns the devices of a node that a request selects and that no claim has, beside those of
-    /// other requests of the same claim.
+    /// Returns the devices of a node that a request selects, and that are neither given nor chosen nor
+    /// in `taken`.
     fn free_devices(
         &self,
         request: &DeviceRequest,
         node: &NodeName,
-        beside: &[(Arc<str>, DeviceId)],
+        taken: &[DeviceId],
     ) -> Result<Vec<DeviceId>, String> {
         let Some(selection) = self.selections.get(&self.selection_key(request)?) else {
             return Ok(Vec::new());
         };
         let is_free = |id: &DeviceId| {
-            !self.given.contains_key(id)
-                && !self.chosen.values().any(|choice| choice.devices.contains(id))
-                && !beside.iter().any(|(_, one)| one == id)
+            !self.given.contains_key(id) && !self.chosen.contains(id) && !taken.contains(id)
         };
         let devices = self.pools.devices(node);
         let free =
@@ -397,9 +409,22 @@ impl Devices {
         Ok(free.map(|device| device.id.clone()).collect())
     }
 
-    /// Gives up the devices that were chosen for a pod, by its id, whose binding was refused.
-    pub(crate) fn forget_choices(&mut self, pod: &str) {
-        self.chosen.retain(|_, choice| *choice.pod != *pod);
+    /// Notes that the API server has confirmed the binding of a pod, by its id.
+    pub(crate) fn confirm_choice(&mut self, pod: &str) {
+        if let Some(choice) = self.choices.get_mut(pod) {
+            choice.is_bound = true;
+            if choice.is_over {
+                self.forget_choice(pod);
+            }
+        }
+    }
+
+    /// Gives up the devices that were chosen for a pod, by its id.
+    pub(crate) fn forget_choice(&mut self, pod: &str) {
+        let choice = self.choices.remove(pod);
+        for id in choice.iter().flat_map(|choice| &choice.devices) {
+            self.chosen.remove(id);
+        }
     }
 }
 

@@ -596,6 +596,7 @@ impl Scheduler {
     }
 
     fn note_bound(&mut self, now: Time, id: &PodId) {
+        self.devices.confirm_choice(&id.uid);
         let Some(pod) = self.pods.get_mut(&id.key).filter(|pod| pod.facts.uid == id.uid) else {
             return;
         };
@@ -628,7 +629,7 @@ impl Scheduler {
     }
 
     fn note_refused(&mut self, now: Time, id: &PodId) {
-        self.devices.forget_choices(&id.uid);
+        self.devices.forget_choice(&id.uid);
         let Some(pod) = self.pods.get_mut(&id.key).filter(|pod| pod.facts.uid == id.uid) else {
             return;
         };

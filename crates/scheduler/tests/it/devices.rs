@@ -193,7 +193,10 @@ impl Cluster {
     /// their claims, frees claims without pods, and deletes those whose pod is gone. Returns true if it
     /// changed something.
     pub fn control_claims(&mut self) -> bool {
-        let pods: Vec<PodFacts> = self.pods.values().cloned().collect();
+        let lacks =
+            |claim: &DeviceClaim| matches!(claim, DeviceClaim::OfTemplate { made: None, .. });
+        let lacking = self.pods.values().filter(|pod| pod.device_claims.iter().any(lacks));
+        let pods: Vec<PodFacts> = lacking.cloned().collect();
         let mut is_changed = false;
         for mut pod in pods {
             let mut is_made = false;
@@ -224,6 +227,9 @@ impl Cluster {
     }
 
     fn free_unused(&mut self) -> bool {
+        if self.devices.claims.is_empty() {
+            return false;
+        }
         let there: BTreeSet<String> = self.pods.values().map(|pod| pod.uid.to_string()).collect();
         let active: BTreeSet<String> = self
             .pods
