@@ -3,7 +3,7 @@
 //! CELDeviceSelector).
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -131,8 +131,7 @@ fn opaque(value: impl Opaque) -> Value {
 }
 
 fn map(values: impl IntoIterator<Item = (Arc<str>, Value)>) -> Value {
-    let map: HashMap<Key, Value> =
-        values.into_iter().map(|(key, value)| (Key::from(&*key), value)).collect();
+    let map = values.into_iter().map(|(key, value)| (Key::from(&*key), value)).collect();
     Value::Map(Map { map: Arc::new(map) })
 }
 
