@@ -53,8 +53,10 @@ pub fn build(root: &Path) -> Result<(PathBuf, Option<GlibcVersion>)> {
     let binary = target.join(&rustc.host).join("dist/muster");
     // 1. Build the instrumented binary.
     println!("1 of 3: building the instrumented binary");
-    let build = |flags: &OsString| build_with(root, &rustc, &target, linker.as_ref(), flags);
-    build(&flags("-Cprofile-generate=", &counts))?;
+    let build =
+        |linker: Option<&OldGlibc>, flags| build_with(root, &rustc, &target, linker, &flags);
+    // It runs on this machine only, and Zig does not link the counters' runtime.
+    build(None, flags("-Cprofile-generate=", &counts))?;
     // 2. Record the profile.
     println!("2 of 3: recording the profile");
     for (recipe, args) in REPLAYS {
@@ -64,7 +66,7 @@ pub fn build(root: &Path) -> Result<(PathBuf, Option<GlibcVersion>)> {
     merge(&rustc.profdata, &counts, &merged)?;
     // 3. Build with the profile.
     println!("3 of 3: building the optimised binary");
-    build(&flags("-Cprofile-use=", &merged))?;
+    build(linker.as_ref(), flags("-Cprofile-use=", &merged))?;
     Ok((binary, linker.map(|_| OldGlibc::VERSION)))
 }
 
