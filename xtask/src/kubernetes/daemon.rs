@@ -218,7 +218,7 @@ mod tests {
             }
         }
         assert_eq!(KubernetesDaemon::all(&fake).len(), 5);
-        assert_eq!(KubernetesDaemon::all(&real).len(), 4 + 4 * 8);
+        assert_eq!(KubernetesDaemon::all(&real).len(), 4 + NodeProgram::ALL.len() * 8);
         assert!(KubernetesDaemon::named("kubelet-node1", &fake).is_err());
         assert!(KubernetesDaemon::named("kubelet-node9", &real).is_err());
         let words = KubernetesDaemon::Scheduler.words(&cluster, &fake);
