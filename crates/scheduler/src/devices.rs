@@ -44,7 +44,7 @@ pub(crate) struct Devices {
     to_free: BTreeSet<(ClaimId, PodId)>,
     /// Nodes whose resources or labels are to be described anew.
     changed: BTreeSet<NodeName>,
-    /// True when waiting claims are to be looked at anew.
+    /// True if devices, classes or templates have changed, so that waiting pods are looked at again.
     is_changed: bool,
 }
 
@@ -63,19 +63,19 @@ impl Devices {
 
     pub(crate) fn insert_slice(&mut self, slice: SliceFacts) {
         let nodes = self.pools.insert(slice);
-        self.look_at(nodes);
+        self.evaluate_on(nodes);
     }
 
     pub(crate) fn remove_slice(&mut self, name: &Arc<str>) {
         let nodes = self.pools.remove(name);
-        self.look_at(nodes);
+        self.evaluate_on(nodes);
     }
 
-    fn look_at(&mut self, nodes: BTreeSet<NodeName>) {
+    fn evaluate_on(&mut self, nodes: BTreeSet<NodeName>) {
         self.is_changed |= !nodes.is_empty();
         for node in nodes {
             for selection in self.selections.values_mut() {
-                selection.look(&node, self.pools.devices(&node));
+                selection.evaluate(&node, self.pools.devices(&node));
             }
             self.changed.insert(node);
         }
@@ -185,7 +185,7 @@ impl Devices {
         std::mem::take(&mut self.changed)
     }
 
-    /// Returns true if pods that wait may have other reasons to since the last call.
+    /// Returns true if devices, classes or templates have changed since the last call.
     pub(crate) fn take_is_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
@@ -299,7 +299,7 @@ impl Devices {
         let all = requests.all.as_ref();
         for request in all.map_err(|what| format!("not supported by this scheduler: {what}"))? {
             let key = self.selection_key(request)?;
-            self.look_for(&key);
+            self.evaluate(&key);
             let selection = &self.selections[&key];
             let resource = selection.resource()?;
             pod.rule.selector.insert(selection.label.clone(), YES.to_owned());
@@ -316,14 +316,14 @@ impl Devices {
         Ok((Arc::clone(class), selectors.cloned().collect()))
     }
 
-    /// Makes sure that it is known what a selection picks on all nodes.
-    fn look_for(&mut self, key: &SelectionKey) {
+    /// Evaluates a new selection on all nodes; a known one is kept current.
+    fn evaluate(&mut self, key: &SelectionKey) {
         if self.selections.contains_key(key) {
             return;
         }
         let mut selection = Selection::new(self.selections.len(), key);
         for node in self.pools.nodes() {
-            selection.look(node, self.pools.devices(node));
+            selection.evaluate(node, self.pools.devices(node));
             if selection.has(node) {
                 self.changed.insert(node.clone());
             }

@@ -187,7 +187,7 @@ impl Scheduler {
         for observation in std::mem::take(&mut self.inbox) {
             self.take_in(now, observation);
         }
-        self.look_at_devices();
+        self.sync_devices();
         self.mark_gangs_on_nodes();
         self.sync_nodes(now);
 
@@ -383,11 +383,11 @@ impl Scheduler {
             DeviceChange::ClassGone(name) => self.devices.remove_class(&name),
             DeviceChange::Claim(claim) => {
                 let pods = self.devices.insert_claim(claim);
-                self.look_at_claimants(&pods);
+                self.mark_claimants(&pods);
             }
             DeviceChange::ClaimGone(key) => {
                 let pods = self.devices.remove_claim(&key);
-                self.look_at_claimants(&pods);
+                self.mark_claimants(&pods);
             }
             DeviceChange::Template(key, requests) => self.devices.insert_template(key, requests),
             DeviceChange::TemplateGone(key) => self.devices.remove_template(&key),
@@ -545,7 +545,7 @@ impl Scheduler {
     }
 
     /// Has the pods looked at that name a claim of devices which changed.
-    fn look_at_claimants(&mut self, pods: &[ObjectKey]) {
+    fn mark_claimants(&mut self, pods: &[ObjectKey]) {
         for key in pods {
             let Some(pod) = self.pods.get(key) else { continue };
             if pod.facts.is_ours {
@@ -558,7 +558,7 @@ impl Scheduler {
     }
 
     /// Describes nodes anew whose devices changed, and has the pods looked at that wait for devices.
-    fn look_at_devices(&mut self) {
+    fn sync_devices(&mut self) {
         self.describe_nodes();
         if !self.devices.take_is_changed() {
             return;

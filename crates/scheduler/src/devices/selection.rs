@@ -28,8 +28,8 @@ pub(super) struct Selection {
 enum Pick {
     /// All that a resource counts, and no others.
     All(Arc<str>),
-    /// Some that a resource counts, or those of several resources.
-    Some,
+    /// A part of what a resource counts, or devices of several resources.
+    Part,
     /// None, since the expressions have no answer.
     Unknown(String),
 }
@@ -47,8 +47,8 @@ impl Selection {
         }
     }
 
-    /// Looks at the devices of a node anew.
-    pub(super) fn look<'a>(
+    /// Evaluates the selection on the devices of a node.
+    pub(super) fn evaluate<'a>(
         &mut self,
         node: &NodeName,
         devices: impl Iterator<Item = &'a DeviceFacts>,
@@ -77,7 +77,7 @@ impl Selection {
         match (resources.next(), resources.next()) {
             (None, _) => unknown.map(Pick::Unknown),
             (Some(one), None) if !left.contains(one) => Some(Pick::All(Arc::clone(one))),
-            _ => Some(Pick::Some),
+            _ => Some(Pick::Part),
         }
     }
 
@@ -127,7 +127,7 @@ impl Selection {
         if let Err(error) = &self.selectors {
             return Err(format!("a selector for devices of the class {class}: {error}"));
         }
-        if self.picks.values().any(|pick| *pick == Pick::Some) {
+        if self.picks.values().any(|pick| *pick == Pick::Part) {
             return Err(format!(
                 "not supported by this scheduler: a claim that selects some of the devices of one kind on a node (class {class})"
             ));
