@@ -102,7 +102,9 @@ impl DeviceFacts {
         }
     }
 
-    /// Returns the model of a GPU or slice; `None` for other devices.
+    /// Returns the model of a GPU or slice, with `-claimed` behind it; `None` for other devices. A pod
+    /// that counts GPUs cannot use those that are claimed, nor the other way round, so they are
+    /// different models to the engine.
     #[must_use]
     pub fn model(&self) -> Option<GpuModel> {
         if !GPU_DRIVERS.contains(&&*self.id.driver) {
@@ -112,8 +114,8 @@ impl DeviceFacts {
         let whole = product.map(|text| gpu_model::normalise_label(&text.replace(' ', "-")));
         let whole = whole.unwrap_or_else(|| GpuModel::from("gpu"));
         Some(match self.profile() {
-            Some(profile) => GpuModel(format!("{whole}-{}", profile.to_lowercase()).into()),
-            None => whole,
+            Some(profile) => GpuModel(format!("{whole}-{}-claimed", profile.to_lowercase()).into()),
+            None => GpuModel(format!("{whole}-claimed").into()),
         })
     }
 }
@@ -154,9 +156,9 @@ pub(crate) mod tests {
         assert_eq!(
             told,
             [
-                ("device/gpu.nvidia.com/gpu".into(), "h100".to_owned()),
-                ("device/gpu.nvidia.com/mig-1g.10gb".into(), "h100-1g.10gb".to_owned()),
-                ("device/gpu.nvidia.com/device".into(), "gpu".to_owned()),
+                ("device/gpu.nvidia.com/gpu".into(), "h100-claimed".to_owned()),
+                ("device/gpu.nvidia.com/mig-1g.10gb".into(), "h100-1g.10gb-claimed".to_owned()),
+                ("device/gpu.nvidia.com/device".into(), "gpu-claimed".to_owned()),
             ]
         );
         assert!(is_gpu("device/gpu.nvidia.com/gpu"));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::devices::{GPU_CLASS, bare_node, claimant, class, devices, gpu_class, sharer, slice};
-use crate::objects::{job, node, pod};
+use crate::objects::{job, labelled_node, node, pod};
 
 /// Returns a cluster with GPUs behind a driver, and the templates `one` and `four` for GPUs.
 fn cluster(nodes: &[(&str, usize)]) -> Cluster {
@@ -58,7 +58,7 @@ fn claimed_gpus_have_their_model() {
     };
     let models: Vec<String> =
         cluster.scheduler.gpu_models().iter().map(ToString::to_string).collect();
-    assert_eq!(models, ["h100"]);
+    assert_eq!(models, ["h100-claimed"]);
 }
 
 #[test]
@@ -107,6 +107,21 @@ fn devices_that_others_have_are_not_given() {
     cluster.create(&pod("counted", 8));
     cluster.settle();
     assert_eq!(cluster.places("counted"), ["counted=plugin"]);
+}
+
+/// A node has counted and claimed GPUs of one model: neither kind of pod gets those of the other.
+#[test]
+fn counted_and_claimed_gpus_of_one_node_are_told_apart() {
+    let mut cluster = cluster(&[]);
+    let product = json!({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"});
+    cluster.set_node(labelled_node("n", 2, product));
+    cluster.set_slice(slice("n", 2, "NVIDIA H100 80GB HBM3"));
+    for at in 0..3 {
+        cluster.create(&claimant(&format!("claimed-{at}"), "one"));
+        cluster.create(&pod(&format!("counted-{at}"), 1));
+    }
+    cluster.run(2_000);
+    assert_eq!((cluster.bound("claimed-"), cluster.bound("counted-")), (2, 2));
 }
 
 #[test]
