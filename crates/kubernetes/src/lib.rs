@@ -10,6 +10,8 @@ mod anti_affinity;
 pub mod checkpoint;
 pub mod device;
 pub mod documents;
+pub mod gpu_share;
+mod gpu_share_policy;
 pub mod group;
 pub mod import;
 pub mod instant;

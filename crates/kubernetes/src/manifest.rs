@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::admission_policy;
 use crate::device;
+use crate::gpu_share_policy;
 use crate::group::{APIS, workload};
 use crate::kueue;
 use crate::names::USAGE;
@@ -181,6 +182,7 @@ impl Texts {
         if install.reads_kueue {
             command.push("--queues-from=kueue".to_owned());
         }
+        command.push(format!("{HOLDER_IMAGE}{}", install.image));
         command.extend(install.levels.iter().map(|level| format!("--level={level}")));
         Self {
             image: json!(install.image).to_string(),
@@ -195,12 +197,13 @@ impl Texts {
         const NAMESPACE: &str = "{{ .Release.Namespace }}";
         const LEVELS: &str =
             r#"{{ range .Values.levels }},{{ printf "--level=%s" . | toJson }}{{ end }}]"#;
+        const HOLDERS: &str = r#"{{ printf "--gpu-holder-image=%s" .Values.image | toJson }}"#;
         let command = json!(command(NAMESPACE)).to_string();
         Self {
             image: r#"{{ required "set image: an image with the program muster in its PATH" .Values.image | toJson }}"#
                 .to_owned(),
             namespace: json!(NAMESPACE).to_string(),
-            command: format!("{}{LEVELS}", command.trim_end_matches(']')),
+            command: format!("{},{HOLDERS}{LEVELS}", command.trim_end_matches(']')),
             pod: CHART_POD,
         }
     }
@@ -218,6 +221,9 @@ const CHART_POD: &str = "\
       tolerations: {{ toJson . }}
 {{- end }}
 ";
+
+/// Option for the image of pods that hold GPUs for others, which is that of the scheduler.
+const HOLDER_IMAGE: &str = "--gpu-holder-image=";
 
 fn command(namespace: &str) -> Vec<String> {
     let lease = format!("--lease={namespace}/{NAME}");
@@ -276,6 +282,7 @@ fn cluster_wide(reads_kueue: bool) -> Vec<String> {
         role("ClusterRole", VIEWER, "", &of_viewers),
     ];
     documents.extend(admission_policy::render(reads_kueue));
+    documents.extend(gpu_share_policy::render());
     documents
 }
 
@@ -291,9 +298,10 @@ metadata:
   namespace: {namespace}
 "
     );
-    let creations: String = OWN
-        .iter()
-        .map(|(group, resource, _)| {
+    // Pods that hold GPUs for others.
+    let created = OWN.iter().map(|(group, resource, _)| (*group, *resource)).chain([("", "pods")]);
+    let creations: String = created
+        .map(|(group, resource)| {
             format!(
                 "- apiGroups: [{group:?}]\n  resources: [{resource:?}]\n  verbs: [\"create\"]\n"
             )
@@ -442,6 +450,10 @@ mod tests {
         template
             .replace(&image, r#""registry.example.com/muster:1""#)
             .replace(&format!("{{{{ range{range}"), r#","--level=rack=example.com/rack""#)
+            .replace(
+                r#"{{ printf "--gpu-holder-image=%s" .Values.image | toJson }}"#,
+                r#""--gpu-holder-image=registry.example.com/muster:1""#,
+            )
             .replace(CHART_POD, "")
             .replace("{{ .Release.Namespace }}", "muster-system")
             .replace(r#"{{ "{{" }}"#, "{{")

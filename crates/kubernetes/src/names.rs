@@ -154,6 +154,20 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Label (or annotation) with the index of a pod of an Indexed Job.
 pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Annotations (or labels) by which a pod asks for a fraction of a GPU: ours, and those of KAI.
-pub const FRACTIONS: [&str; 4] =
-    ["muster.run/gpu-share", "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"];
+/// Annotation (or label) by which a pod asks for a share of a GPU, such as `0.5`.
+pub const GPU_SHARE: &str = "muster.run/gpu-share";
+
+/// Annotation (or label) by which a pod asks KAI for a share of a GPU; read like [`GPU_SHARE`].
+pub const KAI_FRACTION: &str = "gpu-fraction";
+
+/// Annotations (or labels) by which a pod asks KAI for shares that are not supported here.
+pub const KAI_FRACTION_TERMS: [&str; 2] = ["gpu-memory", "gpu-fraction-num-devices"];
+
+/// Annotation with the GPU of which a bound pod has a share, as containers are told it.
+pub const GPU_IDS: &str = "muster.run/gpu";
+
+/// Annotation with the number that the GPU of a share has for the scheduler.
+pub const GPU_INDEX: &str = "muster.run/gpu-index";
+
+/// Label of a pod that holds a GPU for pods with shares of it, with the number of the GPU.
+pub const GPU_HOLDER: &str = "muster.run/gpu-holder";

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::anti_affinity::{self, PodAffinityTerm};
+use crate::gpu_share::{self, GpuShare};
 use crate::group::GangRef;
 use crate::names;
 use crate::object::{Metadata, ObjectKey};
@@ -65,6 +66,12 @@ pub struct PodFacts {
     pub index: Option<u32>,
     /// Gang that it belongs to; `None` for a pod of its own.
     pub gang: Option<GangRef>,
+    /// Share of a GPU that it asks for beside its requests.
+    pub gpu_share: Option<GpuShare>,
+    /// Number of the GPU of which it got a share when it was bound.
+    pub shared_gpu: Option<usize>,
+    /// Number of the GPU that it holds for others, if it is in the namespace of the scheduler.
+    pub held_gpu: Option<usize>,
     /// First constraint that is not supported.
     pub not_understood: Option<String>,
 }
@@ -333,6 +340,8 @@ impl PodText {
         };
         let rule = self.spec.rule();
         let apart = self.apart();
+        let is_bound = self.spec.node_name.as_deref().is_some_and(|name| !name.is_empty());
+        let share = gpu_share::of_pod(&self.metadata, &requests, &self.spec.containers);
         let group =
             self.spec.scheduling_group.as_ref().and_then(|group| group.pod_group_name.as_deref());
         let gang = GangRef::of_pod(&self.metadata, group);
@@ -340,7 +349,7 @@ impl PodText {
             .or_else(|| gang.as_ref().err().cloned())
             .or_else(|| rule.unknown_operator())
             .or_else(|| apart.as_ref().err().cloned())
-            .or_else(|| fraction(&self.metadata))
+            .or_else(|| share.as_ref().err().cloned())
             .or_else(|| self.spec.not_understood());
         let key = self.metadata.key();
         let wishes = Wishes::of(&self.metadata);
@@ -375,6 +384,10 @@ impl PodText {
             deadline_secs: self.spec.active_deadline_seconds,
             wishes,
             gang: gang.unwrap_or_default(),
+            gpu_share: share.ok().flatten(),
+            // Before its binding the annotation is that of a user.
+            shared_gpu: gpu_share::index_of(&self.metadata).filter(|_| is_bound),
+            held_gpu: gpu_share::held_by(&self.metadata),
             not_understood,
             uid: self.metadata.uid,
             created: self.metadata.creation_timestamp.unwrap_or_default(),
@@ -491,13 +504,6 @@ impl Spec {
             self.others.keys().find(|field| !WITHOUT_CONSTRAINT.contains(&field.as_str()))?;
         Some(format!("the field `spec.{unknown}`"))
     }
-}
-
-/// Returns the annotation by which a pod asks for a fraction of a GPU. A fraction needs a device plugin
-/// that gives the same device to several pods; without one the pod would run on no device at all.
-fn fraction(metadata: &Metadata) -> Option<String> {
-    let key = names::FRACTIONS.iter().find(|key| metadata.label_or_annotation(key).is_some())?;
-    Some(format!("the annotation {key} (a fraction of a GPU)"))
 }
 
 #[cfg(test)]

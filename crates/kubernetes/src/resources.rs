@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::quantity;
+use crate::{gpu_share, names, quantity};
 
 /// Quantities by resource name: thousandths of a CPU for `cpu`, else whole units rounded up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,6 +103,38 @@ pub(crate) struct Container {
     resources: Requirements,
     restart_policy: Option<String>,
     pub(crate) ports: Option<Vec<ContainerPort>>,
+    env: Option<Vec<Variable>>,
+}
+
+impl Container {
+    /// Returns true if it takes its GPU from the annotation that names it.
+    pub(crate) fn reads_gpu(&self) -> bool {
+        let path = format!("metadata.annotations['{}']", names::GPU_IDS);
+        self.env.iter().flatten().any(|one| {
+            let field = one.value_from.as_ref().and_then(|from| from.field_ref.as_ref());
+            one.name == gpu_share::VISIBLE && field.is_some_and(|field| field.field_path == path)
+        })
+    }
+}
+
+/// Variable of a container's environment.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Variable {
+    name: String,
+    value_from: Option<ValueSource>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ValueSource {
+    field_ref: Option<FieldRef>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct FieldRef {
+    field_path: String,
 }
 
 /// Port of a container.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::Method;
 use jiff::Timestamp;
 use kube::Client;
+use muster_kubernetes::gpu_share::annotations;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodPhase, PodText};
 use muster_model::NodeName;
@@ -17,6 +18,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use crate::address::{core, get, merge, patch, with_body};
 use crate::error::{code, is_transient, message};
+use crate::gpu_holders::GpuHolders;
 use crate::kueue::CohortNote;
 use crate::sources::{Report, Served};
 
@@ -42,6 +44,8 @@ pub(crate) struct Executor {
     /// Lock of status writes: a slow one would land after the next one for the same object.
     status_order: Arc<Mutex<()>>,
     pub(crate) served: Served,
+    /// Terms of the pods that hold GPUs for others; `None` where none may be made.
+    pub(crate) holders: Option<GpuHolders>,
 }
 
 /// Object that an event is about.
@@ -62,13 +66,19 @@ pub(crate) struct Notice<'a> {
 }
 
 impl Executor {
-    pub(crate) fn new(client: Client, reports: UnboundedSender<Report>, served: Served) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        reports: UnboundedSender<Report>,
+        served: Served,
+        holders: Option<GpuHolders>,
+    ) -> Self {
         Self {
             client,
             reports,
             slots: Arc::new(Semaphore::new(AT_ONCE)),
             status_order: Arc::default(),
             served,
+            holders,
         }
     }
 
@@ -83,12 +93,27 @@ impl Executor {
     pub(crate) fn start(&self, action: Action) {
         let executor = self.clone();
         tokio::spawn(async move {
+            // A holder may take long to start, and must not keep others from their requests.
+            let held = match &action {
+                Action::Bind { pod, node, gpu: Some(number), .. } => {
+                    let held = executor.hold_gpu(pod, node, *number).await;
+                    held.map(|ids| annotations(*number, &ids))
+                }
+                _ => Ok(json!({})),
+            };
             let Ok(_slot) = executor.slots.acquire().await else { return };
             match action {
-                Action::Bind { pod, node, claims } => {
-                    let answer = executor.bind_with(&pod, &node, &claims).await;
+                Action::Bind { pod, node, claims, .. } => {
+                    let answer = match held {
+                        Ok(told) => executor.bind_with(&pod, &node, &claims, &told).await,
+                        Err(reason) => {
+                            tracing::warn!("binding {pod} to {node} failed: {reason}");
+                            Observation::BindRefused(pod, reason.into())
+                        }
+                    };
                     executor.report(answer);
                 }
+                Action::FreeGpu { holder } => executor.free_gpu(&holder).await,
                 Action::FreeClaim { claim, pod } => executor.free(&claim, &pod).await,
                 Action::Evict { pod, reason } => executor.evict(&pod, &reason).await,
                 Action::Explain { pods, text } => executor.explain(&pods, &text).await,
@@ -140,14 +165,17 @@ impl Executor {
         });
     }
 
-    /// Binds a pod. Whatever the answer was, a pod that is on the node counts as bound, and the
-    /// binding is refused only if it certainly is not.
-    pub(crate) async fn bind(&self, pod: &PodId, node: &NodeName) -> Observation {
+    /// Binds a pod, with annotations that tell it what it got there. Whatever the answer was, a pod that is
+    /// on the node counts as bound, and the binding is refused only if it certainly is not.
+    pub(crate) async fn bind(&self, pod: &PodId, node: &NodeName, told: &Value) -> Observation {
         let path = format!("{}/binding", core("pods", &pod.key));
         let body = json!({
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": pod.key.name, "namespace": pod.key.namespace, "uid": pod.uid},
+            "metadata": {
+                "name": pod.key.name, "namespace": pod.key.namespace, "uid": pod.uid,
+                "annotations": told,
+            },
             "target": {"apiVersion": "v1", "kind": "Node", "name": node.as_str()},
         });
         let mut pause = FIRST_PAUSE;
@@ -175,7 +203,7 @@ impl Executor {
     }
 
     /// Returns the pod as it is now; `None` if it is gone, or another pod has its name.
-    async fn pod(
+    pub(crate) async fn pod(
         &self,
         pod: &PodId,
     ) -> Result<Option<muster_kubernetes::pod::PodFacts>, kube::Error> {

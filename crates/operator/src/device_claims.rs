@@ -31,6 +31,7 @@ impl Executor {
         pod: &PodId,
         node: &NodeName,
         claims: &[ClaimBinding],
+        told: &Value,
     ) -> Observation {
         for claim in claims {
             if let Err(error) = self.reserve(pod, claim).await {
@@ -40,7 +41,7 @@ impl Executor {
                 return Observation::BindRefused(pod.clone(), error.into());
             }
         }
-        let answer = self.bind(pod, node).await;
+        let answer = self.bind(pod, node, told).await;
         if matches!(answer, Observation::BindRefused(..)) {
             self.free_all(pod, claims).await;
         }

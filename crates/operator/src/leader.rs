@@ -53,13 +53,19 @@ pub(crate) async fn run(
     let usage = settings.lease.as_ref();
     let usage = usage.map(|(namespace, _)| UsageStore::new(client.clone(), namespace));
     let served = Served::default();
+    let published = PublishedSettings::of(settings);
     let leader = Leader {
-        scheduler: start_scheduler(settings, usage.as_ref()).await?,
+        scheduler: start_scheduler(settings, usage.as_ref(), published.holders.as_deref()).await?,
         queues: Queues::of(&settings.queues),
-        executor: Executor::new(client.clone(), sender.clone(), served.clone()),
+        executor: Executor::new(
+            client.clone(),
+            sender.clone(),
+            served.clone(),
+            settings.holders.clone(),
+        ),
         sources: Sources::new(client, sender, served, &settings.queues),
         usage,
-        published: PublishedSettings::of(settings),
+        published,
         health,
         reports,
     };
@@ -70,6 +76,7 @@ pub(crate) async fn run(
 async fn start_scheduler(
     settings: &Settings,
     usage: Option<&UsageStore>,
+    holders: Option<&str>,
 ) -> Result<Scheduler, OperatorError> {
     let record = match usage {
         Some(usage) => usage.load().await?.record,
@@ -79,7 +86,11 @@ async fn start_scheduler(
     if let Some(defect) = defect {
         tracing::error!("{defect}");
     }
-    with_queues(scheduler, &settings.queues)
+    let scheduler = with_queues(scheduler, &settings.queues)?;
+    Ok(match holders {
+        Some(namespace) => scheduler.with_holders(namespace),
+        None => scheduler,
+    })
 }
 
 /// Makes a scheduler that goes on from recorded usage, with the reason if a record cannot be used.

@@ -8,6 +8,7 @@ mod condition;
 mod device_claims;
 mod election;
 pub mod error;
+mod gpu_holders;
 mod health;
 mod kueue;
 mod leader;
@@ -32,6 +33,7 @@ use muster_scheduler::Level;
 use tokio::task::JoinSet;
 
 pub use error::{OperatorError, ReadError};
+pub use gpu_holders::GpuHolders;
 pub use object_name::ObjectName;
 
 /// Settings of a scheduler process.
@@ -47,6 +49,8 @@ pub struct Settings {
     pub listen: Option<SocketAddr>,
     /// Namespace and name of the lease of the active process; `None` for a process that is alone.
     pub lease: Option<(String, String)>,
+    /// Pods that hold GPUs for pods with shares of them; `None` where shares are not given.
+    pub holders: Option<GpuHolders>,
 }
 
 /// Source of the queue tree.

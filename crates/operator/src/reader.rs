@@ -234,7 +234,10 @@ impl ClusterReader {
             }
         };
         let levels = if own.is_empty() { published.levels() } else { own.clone() };
-        let (scheduler, usage_defect) = resume(levels, usage.record)?;
+        let (mut scheduler, usage_defect) = resume(levels, usage.record)?;
+        if let Some(namespace) = &published.holders {
+            scheduler = scheduler.with_holders(namespace);
+        }
         let queues = match (&self.settings.queues, published.queues) {
             (Some(tree), _) => QueueSource::Tree(Box::new(tree.clone())),
             (None, PublishedQueues::File) => match usage_defect {

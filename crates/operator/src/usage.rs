@@ -25,6 +25,8 @@ pub(crate) struct PublishedSettings {
     pub(crate) levels: Vec<(String, String)>,
     /// Source of the queues.
     pub(crate) queues: PublishedQueues,
+    /// Namespace of the pods that hold GPUs for others; `None` where there are none.
+    pub(crate) holders: Option<String>,
 }
 
 /// Source of the queues of the active process.
@@ -50,6 +52,7 @@ impl PublishedSettings {
                 QueueSource::Kueue => PublishedQueues::Kueue,
                 QueueSource::Tree(_) => PublishedQueues::File,
             },
+            holders: settings.holders.as_ref().map(|holders| holders.namespace.clone()),
         }
     }
 
@@ -143,6 +146,7 @@ impl UsageStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::GpuHolders;
 
     #[test]
     fn settings_are_read_as_they_were_published_and_older_records_have_none() {
@@ -153,9 +157,16 @@ mod tests {
             queues: QueueSource::Kueue,
             listen: None,
             lease: None,
+            holders: Some(GpuHolders {
+                namespace: "muster-system".to_owned(),
+                image: "muster:1".to_owned(),
+            }),
         });
         let text = serde_json::to_string(&published).expect("settings are JSON");
-        assert_eq!(text, r#"{"levels":[["rack","example.com/rack"]],"queues":"kueue"}"#);
+        assert_eq!(
+            text,
+            r#"{"levels":[["rack","example.com/rack"]],"queues":"kueue","holders":"muster-system"}"#
+        );
         let read: PublishedSettings = serde_json::from_str(&text).expect("what was written");
         assert_eq!(read, published);
         let levels: Vec<_> = read.levels().into_iter().map(|one| (one.name, one.label)).collect();

@@ -12,6 +12,7 @@ use muster_kubernetes::pod::PodFacts;
 use muster_model::{JobId, Span, Time};
 
 use crate::gang::{GangKey, Pod, Request};
+use crate::hold::Place;
 use crate::job;
 use crate::nodes::Take;
 use crate::observation::{Action, Observation, PodId, WorkloadId};
@@ -256,9 +257,10 @@ impl Scheduler {
             }
         }
         let mut pods = Vec::new();
-        for (planned, (node, _)) in planned.iter().zip(&placed.places) {
+        for (planned, Place { node, .. }) in planned.iter().zip(&placed.places) {
             let suits = |facts: &PodFacts| {
                 facts.not_understood.is_none()
+                    && self.share_obstacle(facts).is_none()
                     && self.volumes.rule(facts).is_ok_and(|rule| self.nodes.suits(node, &rule))
             };
             let fits = |(demand, alike): &&mut (Take, VecDeque<&PodFacts>)| {
@@ -281,14 +283,17 @@ impl Scheduler {
         let Some(batch) = self.batches.get(&job) else { return };
         let Some(placed) = &batch.placed else { return };
         let mut is_refused = false;
-        for (key, (node, _)) in batch.pods.iter().zip(&placed.places) {
+        for (key, place) in batch.pods.iter().zip(&placed.places) {
+            let node = &place.node;
+            let gpu = self.nodes.number_of_shared(place);
             let Some(pod) = self.pods.get_mut(key) else { continue };
+            pod.shared_gpu = gpu;
             pod.job = Some(job);
             pod.binding = Some(node.clone());
             let id = PodId { key: key.clone(), uid: Arc::clone(&pod.facts.uid) };
             match self.devices.choose(&pod.facts, node) {
                 Ok(claims) => {
-                    self.actions.push(Action::Bind { pod: id, node: node.clone(), claims });
+                    self.actions.push(Action::Bind { pod: id, node: node.clone(), claims, gpu });
                 }
                 // Another scheduler was faster, as where the API server refuses.
                 Err(error) => {
@@ -300,6 +305,9 @@ impl Scheduler {
         if is_refused {
             let gang = batch.gang.clone();
             self.wake_at(self.last, &gang);
+        }
+        for pod in self.batches[&job].pods.clone() {
+            self.note_sharer(&pod);
         }
     }
 
@@ -315,10 +323,10 @@ impl Scheduler {
         let Some(batch) = self.batches.get(&job) else { return };
         let Some(placed) = &batch.placed else { return };
         let key = batch.gang.clone();
-        for (pod, (node, _)) in batch.pods.iter().zip(&placed.places) {
+        for (pod, place) in batch.pods.iter().zip(&placed.places) {
             if let Some(pod) = self.pods.get_mut(pod) {
                 pod.job = Some(job);
-                pod.binding = Some(node.clone());
+                pod.binding = Some(place.node.clone());
             }
         }
         let Some(facts) = self.groups.workload_facts(&key) else { return };

@@ -14,8 +14,9 @@ use muster_model::{
 };
 
 use crate::assignment::Assignment;
-use crate::batch::{Batch, Place, Placed};
+use crate::batch::{Batch, Placed};
 use crate::gang::{GangKey, Pod};
+use crate::hold::{Place, WHOLE};
 use crate::job;
 use crate::scheduler::Scheduler;
 
@@ -78,8 +79,8 @@ impl Scheduler {
             return Err(pods);
         }
         self.engine.commit(now, &plan);
-        for (node, devices) in &places {
-            self.nodes.hold(node, *devices);
+        for place in &places {
+            self.nodes.hold(place);
         }
         let placed = Placed { id: attempt, places, is_stopping: false };
         self.insert_batch(
@@ -138,7 +139,11 @@ impl Scheduler {
     /// Returns a pod that has a node, or is being bound to one, with the devices that it claims.
     fn placed_facts(&mut self, pod: &ObjectKey) -> Option<PodFacts> {
         let pod = self.pods.get(pod)?;
-        let placed = PodFacts { node: pod.place().cloned(), ..pod.facts.clone() };
+        let placed = PodFacts {
+            node: pod.place().cloned(),
+            shared_gpu: pod.shared_gpu(),
+            ..pod.facts.clone()
+        };
         Some(self.devices.resolve(&placed).unwrap_or(placed))
     }
 
@@ -159,16 +164,20 @@ impl Scheduler {
             let gpu = facts.requests.0.iter().find(|(name, _)| is_gpu(name));
             let taken = places
                 .iter()
-                .filter(|(node, _)| node == name)
-                .fold(DeviceSet::EMPTY, |all, (_, devices)| all.or(*devices));
-            let devices = match gpu {
-                Some((resource, count)) => {
-                    self.nodes.free_devices(name, resource, *count, taken)?
+                .filter(|place| place.node == *name)
+                .fold(DeviceSet::EMPTY, |all, place| all.or(place.devices));
+            let (devices, share) = match (gpu, facts.gpu_share) {
+                (_, Some(asked)) => {
+                    let number = facts.shared_gpu?;
+                    (self.nodes.shared_device(name, number, asked.share)?, asked.share)
                 }
-                None => DeviceSet::EMPTY,
+                (Some((resource, count)), None) => {
+                    (self.nodes.free_devices(name, resource, *count, taken)?, WHOLE)
+                }
+                (None, None) => (DeviceSet::EMPTY, GpuMilli(0)),
             };
-            places.push((name.clone(), devices));
-            let share = if devices.is_empty() { GpuMilli(0) } else { GpuMilli(1000) };
+            let share = if devices.is_empty() { GpuMilli(0) } else { share };
+            places.push(Place { node: name.clone(), devices, share });
             placement.push(TaskPlacement {
                 group,
                 node: self.engine.node_id(name)?,

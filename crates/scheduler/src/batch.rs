@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_kubernetes::object::ObjectKey;
-use muster_model::{AttemptId, DeviceSet, JobId, JobSpec, NodeName};
+use muster_model::{AttemptId, JobId, JobSpec};
 
 use crate::gang::GangKey;
+use crate::hold::Place;
 
 /// Pods of a gang that are one job of the engine.
 #[derive(Debug)]
@@ -31,9 +32,6 @@ pub(crate) struct Placed {
     /// True once its pods are being deleted.
     pub(crate) is_stopping: bool,
 }
-
-/// Node and devices of one pod.
-pub(crate) type Place = (NodeName, DeviceSet);
 
 /// All batches, by the number of their job.
 pub(crate) type Batches = BTreeMap<JobId, Batch>;

@@ -38,6 +38,10 @@ pub(crate) struct Pod {
     /// Node of a binding that the API server has not answered yet, or that is kept for an expected
     /// pod.
     pub(crate) binding: Option<NodeName>,
+    /// Number of the GPU of which it gets a share by that binding, or has got one.
+    pub(crate) shared_gpu: Option<usize>,
+    /// Node and number of the GPU of which it is known there to have a share.
+    pub(crate) sharing: Option<(NodeName, usize)>,
     /// Node on which the pod counts as use from outside.
     pub(crate) foreign_on: Option<NodeName>,
     /// True once its deletion was requested here.
@@ -52,6 +56,8 @@ impl Pod {
             facts,
             job: None,
             binding: None,
+            shared_gpu: None,
+            sharing: None,
             foreign_on: None,
             is_evicted: false,
             is_expected: false,
@@ -61,6 +67,11 @@ impl Pod {
     /// Returns the node that the pod runs on, or is being bound to.
     pub(crate) fn place(&self) -> Option<&NodeName> {
         self.facts.node.as_ref().or(self.binding.as_ref())
+    }
+
+    /// Returns the number of the GPU of which the pod has a share, or gets one.
+    pub(crate) fn shared_gpu(&self) -> Option<usize> {
+        self.facts.shared_gpu.or(self.shared_gpu)
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use muster_kubernetes::gpu_share;
 use muster_kubernetes::names::{self, PODS};
 use muster_kubernetes::node::is_gpu;
 use muster_kubernetes::pod::{PodFacts, Wishes};
@@ -10,7 +11,8 @@ use muster_kubernetes::rule::NodeRule;
 use muster_kubernetes::span;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::{
-    Bytes, CpuMilli, JobSpec, NodeConstraint, Span, TaskGroup, Time, Topology, TopologyRule,
+    Bytes, CpuMilli, GpuMilli, JobSpec, NodeConstraint, Span, TaskGroup, Time, Topology,
+    TopologyRule,
 };
 
 use crate::assignment::Assignment;
@@ -36,7 +38,11 @@ pub(crate) struct Terms {
 pub(crate) fn take(pod: &PodFacts) -> Take {
     let ports = pod.host_ports.iter().map(|port| Arc::from(format!("port/{port}")));
     let apart = pod.apart.iter().map(|key| Arc::from(format!("apart/{key}")));
-    Take { requests: pod.requests.clone(), singles: ports.chain(apart).collect() }
+    Take {
+        requests: pod.requests.clone(),
+        singles: ports.chain(apart).collect(),
+        gpu_share: pod.gpu_share.map_or(0, |asked| asked.share.0),
+    }
 }
 
 /// Makes a job of pods, each with its rule for nodes. Returns the job, and the rank of each pod as
@@ -121,6 +127,15 @@ fn resources(
             }
             _ => drop(task.extras.insert(Arc::clone(name), *units)),
         }
+    }
+    if take.gpu_share > 0 {
+        if !nodes.offers(gpu_share::RESOURCE) {
+            return Err(format!("no node has the resource {}", gpu_share::RESOURCE));
+        }
+        let models = nodes.models(rule, gpu_share::RESOURCE);
+        let models = assignment.models(gpu_share::RESOURCE, models)?;
+        let share = GpuMilli(take.gpu_share);
+        task.gpu = GpuRequest { models, share, ..GpuRequest::default() };
     }
     task.extras.insert(PODS.into(), 1);
     task.extras.extend(take.singles.iter().map(|single| (Arc::clone(single), 1)));

@@ -15,6 +15,7 @@ mod awaited;
 mod batch;
 mod devices;
 mod gang;
+mod hold;
 mod inspect;
 mod job;
 mod local_queues;
@@ -26,6 +27,7 @@ mod reconcile;
 mod roll_back;
 mod rules;
 mod scheduler;
+mod shares;
 mod start;
 mod volumes;
 

@@ -4,15 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use muster_kubernetes::gpu_share;
 use muster_kubernetes::names::PODS;
 use muster_kubernetes::node::{NodeFacts, is_gpu};
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::resources::Quantities;
 use muster_kubernetes::rule::NodeRule;
 use muster_model::{
-    Bytes, CpuMilli, Device, DeviceSet, Event, Foreign, GpuModel, NodeName, NodeSpec,
+    Bytes, CpuMilli, Device, DeviceSet, Event, Foreign, GpuMilli, GpuModel, NodeName, NodeSpec,
 };
 
+use crate::hold::{Held, Holder, Place};
+use crate::observation::PodId;
 use crate::rules::{RuleId, Rules, YES};
 
 /// Topology level: a name for users, and the label with a node's domain.
@@ -31,6 +34,8 @@ pub(crate) struct Take {
     pub(crate) requests: Quantities,
     /// Resources of which each node has one: host ports, and places of pods that keep apart.
     pub(crate) singles: BTreeSet<Arc<str>>,
+    /// Thousandths of one GPU that it shares with others.
+    pub(crate) gpu_share: u32,
 }
 
 impl Take {
@@ -38,6 +43,7 @@ impl Take {
     pub(crate) fn fits_in(&self, other: &Self) -> bool {
         self.requests.0.iter().all(|(name, units)| *units <= other.requests.get(name))
             && self.singles.is_subset(&other.singles)
+            && self.gpu_share <= other.gpu_share
     }
 }
 
@@ -66,8 +72,8 @@ struct Node {
     facts: Option<NodeFacts>,
     /// Resource and model of each device. Grows only, so that an index keeps its meaning.
     devices: Vec<(Arc<str>, GpuModel)>,
-    /// Devices that placed pods hold.
-    held: DeviceSet,
+    /// Devices that pods of ours hold.
+    held: Held,
     /// Pods of other schedulers, and pods of ours that the engine does not know.
     foreign: BTreeMap<ObjectKey, Take>,
     /// Description, use and service state that the engine has; `None` when it does not know the node.
@@ -132,7 +138,6 @@ impl NodeTable {
             self.version += 1;
             node.facts = None;
             node.devices.clear();
-            node.held = DeviceSet::EMPTY;
             self.changed.insert(name.clone());
         }
     }
@@ -256,21 +261,90 @@ impl NodeTable {
         taken: DeviceSet,
     ) -> Option<DeviceSet> {
         let node = self.nodes.get(name)?;
-        let free = node.of_resource(resource).minus(node.held).minus(taken);
+        let shared = node.held.shared_by(node.of_resource(gpu_share::RESOURCE), |_| true);
+        let held = node.held.in_use().or(node.idle()).or(shared);
+        let free = node.of_resource(resource).minus(held).minus(taken);
         let count = u32::try_from(count).ok()?;
         (free.len() >= count).then(|| free.lowest(count))
     }
 
-    pub(crate) fn hold(&mut self, name: &NodeName, devices: DeviceSet) {
-        if let Some(node) = self.nodes.get_mut(name) {
-            node.held = node.held.or(devices);
+    pub(crate) fn hold(&mut self, place: &Place) {
+        if let Some(node) = self.nodes.get_mut(&place.node) {
+            node.held.take(place);
         }
     }
 
-    pub(crate) fn release(&mut self, name: &NodeName, devices: DeviceSet) {
-        if let Some(node) = self.nodes.get_mut(name) {
-            node.held = node.held.minus(devices);
+    pub(crate) fn release(&mut self, place: &Place) {
+        if let Some(node) = self.nodes.get_mut(&place.node) {
+            node.held.give_back(place);
+            // A holder that nobody needs any more keeps its device until it is gone.
+            if place.shared().is_some() {
+                self.changed.insert(place.node.clone());
+            }
         }
+    }
+
+    // ---- shares of GPUs ----
+
+    /// Returns the device of a pod that has a share of the GPU of this number; `None` if that GPU has no
+    /// room for it.
+    pub(crate) fn shared_device(
+        &self,
+        name: &NodeName,
+        number: usize,
+        share: GpuMilli,
+    ) -> Option<DeviceSet> {
+        let node = self.nodes.get(name)?;
+        let device = node.of_resource(gpu_share::RESOURCE).iter().nth(number)?;
+        node.held.has_room(device, share).then(|| DeviceSet::one(device))
+    }
+
+    /// Returns the number of a shared GPU, which holds after other resources have come.
+    pub(crate) fn number_of_shared(&self, place: &Place) -> Option<usize> {
+        let device = place.shared()?;
+        let node = self.nodes.get(&place.node)?;
+        node.of_resource(gpu_share::RESOURCE).iter().position(|one| one == device)
+    }
+
+    /// Returns true if the GPU of this number is kept from others.
+    pub(crate) fn is_kept(&self, name: &NodeName, number: usize) -> bool {
+        self.nodes.get(name).is_some_and(|node| node.held.has_live_holder(number))
+    }
+
+    /// Records the pod that holds the GPU of this number.
+    pub(crate) fn set_holder(&mut self, name: &NodeName, number: usize, holder: Holder) {
+        self.nodes.entry(name.clone()).or_default().held.set_holder(number, holder);
+        self.changed.insert(name.clone());
+    }
+
+    pub(crate) fn remove_holder(&mut self, name: &NodeName, pod: &PodId) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.held.remove_holder(pod);
+            self.changed.insert(name.clone());
+        }
+    }
+
+    /// Records that a pod has a share of the GPU of this number, by its binding.
+    pub(crate) fn add_sharer(&mut self, name: &NodeName, number: usize, pod: &ObjectKey) {
+        self.nodes.entry(name.clone()).or_default().held.add_sharer(number, pod);
+        self.changed.insert(name.clone());
+    }
+
+    pub(crate) fn remove_sharer(&mut self, name: &NodeName, number: usize, pod: &ObjectKey) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.held.remove_sharer(number, pod);
+            self.changed.insert(name.clone());
+        }
+    }
+
+    /// Returns the holders that nobody needs any more, each once.
+    pub(crate) fn take_holders_to_free(&mut self) -> Vec<PodId> {
+        let with_holders = self.nodes.values_mut().filter(|node| node.held.has_holders());
+        let freed = with_holders.flat_map(|node| {
+            let gpus = node.of_resource(gpu_share::RESOURCE);
+            node.held.take_to_free(gpus)
+        });
+        freed.collect()
     }
 
     /// Returns the events for nodes that changed, but for those that are gone.
@@ -323,7 +397,7 @@ impl NodeTable {
             if node.sent.take().is_some() {
                 events.push(Event::NodeLost { node: name.clone(), reason: "deleted".into() });
             }
-            if node.foreign.is_empty() {
+            if node.foreign.is_empty() && !node.held.has_holders() {
                 self.nodes.remove(&name);
             }
         }
@@ -387,6 +461,11 @@ impl Node {
         indices.filter(|(_, (one, _))| &**one == resource).map(|(index, _)| index).collect()
     }
 
+    /// Returns the GPUs of holders that nobody has a share of.
+    fn idle(&self) -> DeviceSet {
+        self.held.idle(self.of_resource(gpu_share::RESOURCE))
+    }
+
     fn foreign_sum(&self) -> Quantities {
         let mut sum = Quantities::default();
         for (name, units) in self.foreign.values().flat_map(|take| &take.requests.0) {
@@ -397,7 +476,8 @@ impl Node {
     }
 
     /// Returns the use from outside. Which devices other pods have is not known; those that no pod
-    /// of ours holds stand for them.
+    /// of ours holds stand for them. Idle holders count as others, and so do pods with shares that the
+    /// engine does not know.
     fn foreign(&self, facts: &NodeFacts) -> Foreign {
         let used = self.foreign_sum();
         let mut foreign = Foreign {
@@ -407,13 +487,19 @@ impl Node {
         };
         let resources: BTreeSet<&Arc<str>> =
             self.devices.iter().map(|(resource, _)| resource).collect();
+        let gpus = self.of_resource(gpu_share::RESOURCE);
+        let kept = self.idle().or(self.held.shared_by(gpus, |pod| self.foreign.contains_key(pod)));
+        // Those of pods that are to be adopted are not free for others, either.
+        let shared = self.held.shared_by(gpus, |_| true);
+        foreign.devices = kept;
         for resource in resources {
-            let all = self.of_resource(resource);
             let count = |units: u64| u32::try_from(units).unwrap_or(u32::MAX);
+            let all = self.of_resource(resource);
             let lacking = all.len().saturating_sub(count(facts.allocatable.get(resource)));
             // Those of the highest index, which the engine uses last.
-            let drained = highest(all.minus(self.held), lacking);
-            let used = highest(all.minus(self.held).minus(drained), count(used.get(resource)));
+            let free = all.minus(self.held.in_use()).minus(kept).minus(shared);
+            let drained = highest(free, lacking);
+            let used = highest(free.minus(drained), count(used.get(resource)));
             foreign.drained = foreign.drained.or(drained);
             foreign.devices = foreign.devices.or(used);
         }

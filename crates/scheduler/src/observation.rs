@@ -148,6 +148,13 @@ pub enum Action {
         node: NodeName,
         /// Claims that it needs there: they get their devices first.
         claims: Vec<ClaimBinding>,
+        /// Number, among the GPUs of the node, of the one that it gets a share of: a holder has it first.
+        gpu: Option<usize>,
+    },
+    /// Delete a pod that holds a GPU for others, which need it no more.
+    FreeGpu {
+        /// Holder.
+        holder: PodId,
     },
     /// Take its devices from a claim that no other pod uses.
     FreeClaim {

@@ -14,6 +14,7 @@ use muster_model::{
 use crate::assignment::Assignment;
 use crate::batch::Batch;
 use crate::gang::{Gang, GangKey};
+use crate::hold::Place;
 use crate::job::{self, Terms};
 use crate::observation::Action;
 use crate::scheduler::Scheduler;
@@ -24,6 +25,7 @@ impl Scheduler {
         self.dissolve_broken(now, key);
         self.leave_old_queue(now, key);
         self.adopt_running(now, key);
+        self.evict_unkept(key);
         self.drain(key);
         let stage = self.admit(now, key);
         let wanted = self.expected_batches(key, stage).unwrap_or_else(|| self.wanted_batches(key));
@@ -57,7 +59,8 @@ impl Scheduler {
     fn is_broken(&self, job: JobId) -> bool {
         let Some(batch) = self.batches.get(&job) else { return true };
         let Some(placed) = &batch.placed else { return false };
-        let is_there = |(pod, (node, _)): (&ObjectKey, &(muster_model::NodeName, _))| {
+        let is_there = |(pod, place): (&ObjectKey, &Place)| {
+            let node = &place.node;
             self.pods.get(pod).is_some_and(|pod| !pod.has_ended() && pod.place() == Some(node))
                 && self.nodes.is_known(node)
         };
@@ -82,8 +85,8 @@ impl Scheduler {
             }
         }
         let Some(placed) = batch.placed else { return };
-        for (rank, (node, devices)) in placed.places.iter().enumerate() {
-            self.nodes.release(node, *devices);
+        for (rank, place) in placed.places.iter().enumerate() {
+            self.nodes.release(place);
             self.engine.apply(
                 now,
                 &Event::Task(TaskReport {
@@ -113,6 +116,9 @@ impl Scheduler {
         waiting.sort_by(|a, b| (&a.created, &a.key).cmp(&(&b.created, &b.key)));
         if let Some(what) = waiting.iter().find_map(|pod| pod.not_understood.as_deref()) {
             return Err(format!("not supported by this scheduler: {what}"));
+        }
+        if let Some(what) = waiting.iter().find_map(|pod| self.share_obstacle(pod)) {
+            return Err(what);
         }
         if let Some(what) = waiting.iter().find_map(|pod| self.devices.awaited(pod)) {
             return Err(what);

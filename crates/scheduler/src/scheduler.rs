@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_engine::{Engine, TreeError, UsageRecord};
+use muster_kubernetes::gpu_share;
 use muster_kubernetes::group::{GangRef, GroupFacts};
 use muster_kubernetes::kueue::LocalQueues;
 use muster_kubernetes::node::NodeFacts;
@@ -19,6 +20,7 @@ use crate::agenda::Agenda;
 use crate::batch::{Batch, Batches, Placed};
 use crate::devices::Devices;
 use crate::gang::{Gang, GangKey, Groups, Pod};
+use crate::hold::Place;
 use crate::job;
 use crate::nodes::{Level, NodeTable};
 use crate::observation::{Action, DeviceChange, Observation, PodId};
@@ -70,6 +72,8 @@ pub struct Scheduler {
     pub(crate) groups: Groups,
     /// LocalQueues by which pods name their queue; `None` where they name it by its path.
     pub(crate) local_queues: Option<LocalQueues>,
+    /// Namespace of the pods that hold GPUs for pods with shares; `None` where there can be none.
+    pub(crate) holders: Option<Arc<str>>,
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
     /// Pods by the gang that they name, also where they count as single pods.
     members: BTreeMap<GangRef, BTreeSet<ObjectKey>>,
@@ -121,6 +125,7 @@ impl Scheduler {
             priorities: Priorities::default(),
             groups: Groups::default(),
             local_queues: None,
+            holders: None,
             pods: BTreeMap::new(),
             members: BTreeMap::new(),
             gangs: BTreeMap::new(),
@@ -146,6 +151,14 @@ impl Scheduler {
         self
     }
 
+    /// Lets pods have shares of GPUs, which pods in this namespace hold for them; from before the first
+    /// observation on.
+    #[must_use]
+    pub fn with_holders(mut self, namespace: &str) -> Self {
+        self.holders = Some(namespace.into());
+        self
+    }
+
     /// Notes an observation for the next step.
     pub fn observe(&mut self, observation: Observation) {
         self.inbox.push(observation);
@@ -168,9 +181,10 @@ impl Scheduler {
         }
         self.carry_out_effects();
 
-        // 3. Claims that keep devices on a node where their pod does not start.
+        // 3. Claims that keep devices on a node where their pod does not start, and holders without need.
         let freed = self.devices.take_to_free().into_iter();
         self.actions.extend(freed.map(|(claim, pod)| Action::FreeClaim { claim, pod }));
+        self.free_holders();
 
         // 4. Explanations.
         self.explain_pending(now);
@@ -433,6 +447,7 @@ impl Scheduler {
         if let Some(old) = self.pods.get(&key).map(|pod| &pod.facts) {
             // A binding is never taken back: an older report of the pod arrives late.
             facts.node = facts.node.or_else(|| old.node.clone());
+            facts.shared_gpu = facts.shared_gpu.or(old.shared_gpu);
             if *old == facts {
                 return;
             }
@@ -443,6 +458,8 @@ impl Scheduler {
             Some(pod) => pod.facts = facts,
             None => drop(self.pods.insert(key.clone(), Pod::new(facts))),
         }
+        self.note_holder(&key);
+        self.note_sharer(&key);
         let pod = &self.pods[&key];
         if pod.facts.is_ours {
             self.join_gang(&key);
@@ -459,6 +476,8 @@ impl Scheduler {
         self.forget_foreign(key);
         self.leave_gang(key);
         if let Some(pod) = self.pods.remove(key) {
+            self.forget_holder(&pod.facts);
+            self.forget_sharer(&pod);
             self.devices.forget_pod(&pod.facts);
         }
     }
@@ -636,12 +655,14 @@ impl Scheduler {
         if pod.binding.take().is_none() {
             return;
         }
+        pod.shared_gpu = None;
         self.counts.refused += 1;
         let gang = self.groups.gang_of(&pod.facts);
         if let Some(known) = self.gangs.get_mut(&gang) {
             known.note_refusal(now);
         }
         self.dirty.insert(gang);
+        self.note_sharer(&id.key);
     }
 
     // ---- use from outside ----
@@ -654,7 +675,12 @@ impl Scheduler {
         let placed = PodFacts { node: Some(node.clone()), ..pod.facts.clone() };
         // A pod that runs has its devices: what keeps others from theirs does not concern it.
         let facts = self.devices.resolve(&placed).unwrap_or(placed);
-        self.nodes.add_foreign(&node, key, job::take(&facts));
+        let mut take = job::take(&facts);
+        if self.is_holder(&facts) {
+            // Its GPU counts for those who have shares of it.
+            take.requests.0.remove(gpu_share::RESOURCE);
+        }
+        self.nodes.add_foreign(&node, key, take);
     }
 
     pub(crate) fn forget_foreign(&mut self, key: &ObjectKey) {
@@ -704,10 +730,9 @@ impl Scheduler {
                 Effect::Prepare { id, placement, .. } => {
                     let place = |task: &muster_model::TaskPlacement| {
                         let spec = self.engine.node_spec(task.node);
-                        (
-                            spec.map_or_else(|| NodeName("".into()), |spec| spec.name.clone()),
-                            task.devices,
-                        )
+                        let node =
+                            spec.map_or_else(|| NodeName("".into()), |spec| spec.name.clone());
+                        Place { node, devices: task.devices, share: task.share }
                     };
                     let places = placement.iter().map(place).collect();
                     self.bind(Placed { id, places, is_stopping: false });
@@ -726,8 +751,8 @@ impl Scheduler {
         if batch.placed.is_some() {
             return;
         }
-        for (node, devices) in &placed.places {
-            self.nodes.hold(node, *devices);
+        for place in &placed.places {
+            self.nodes.hold(place);
         }
         batch.placed = Some(placed);
         let first = batch.pods.first().cloned();

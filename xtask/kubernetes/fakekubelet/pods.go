@@ -64,6 +64,7 @@ func (c *carrier) run(ctx context.Context, pod *corev1.Pod) (time.Duration, erro
 	if left := time.Until(c.pods.startOf(pod).Add(run)); left > 0 {
 		return left, nil
 	}
+	c.pods.end(pod)
 	return 0, c.report(ctx, pod, endedStatus(pod, int32(exitCode)))
 }
 
@@ -83,6 +84,7 @@ func (c *carrier) stop(ctx context.Context, pod *corev1.Pod) (time.Duration, err
 		if left := time.Until(c.pods.stopOf(pod).Add(wait)); left > 0 {
 			return left, nil
 		}
+		c.pods.end(pod)
 		if err := c.report(ctx, pod, endedStatus(pod, signalled)); err != nil {
 			return 0, err
 		}

@@ -35,6 +35,8 @@ type usage struct {
 	start    time.Time
 	// stop is the time at which the deletion was first seen; the API's times have no fractions of a second.
 	stop time.Time
+	// hasEnded is true once its processes are gone: what they used is free before anybody hears of it.
+	hasEnded bool
 }
 
 func newPodStore(informer informers.PodInformer, c *carrier) (*podStore, error) {
@@ -101,7 +103,7 @@ func (s *podStore) admit(pod *corev1.Pod, node *corev1.Node) corev1.ResourceName
 	for name, wanted := range requests(pod) {
 		free := node.Status.Allocatable[name].DeepCopy()
 		for uid, other := range s.running[node.Name] {
-			if uid != pod.UID {
+			if uid != pod.UID && !other.hasEnded {
 				free.Sub(other.requests[name])
 			}
 		}
@@ -134,6 +136,16 @@ func (s *podStore) release(pod *corev1.Pod) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.running[pod.Spec.NodeName], pod.UID)
+}
+
+// end notes that the processes of a pod are gone. A kubelet knows that before it reports it, whatever it has seen of
+// other pods: after a lost watch reports come in any order.
+func (s *podStore) end(pod *corev1.Pod) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if entry := s.running[pod.Spec.NodeName][pod.UID]; entry != nil {
+		entry.hasEnded = true
+	}
 }
 
 // startOf returns when a running pod started. A pod that was removed meanwhile is not in the account, and must not

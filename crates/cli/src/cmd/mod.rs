@@ -13,6 +13,7 @@ pub mod explain;
 pub mod export;
 pub mod findings;
 pub mod hold;
+mod hold_gpu;
 pub mod import;
 pub mod info;
 pub mod init;
@@ -132,6 +133,8 @@ pub enum CliCommand {
     Docs(docs::DocsArgs),
     #[command(name = "__probe", hide = true)]
     Probe(verify::probe::ProbeArgs),
+    #[command(name = "__hold-gpu", hide = true)]
+    HoldGpu(hold_gpu::HoldGpuArgs),
     #[command(name = "__preflight", hide = true)]
     Preflight(verify::preflight::PreflightArgs),
 }
@@ -185,6 +188,7 @@ impl CliCommand {
             | CliCommand::Man(_)
             | CliCommand::Docs(_)
             | CliCommand::Probe(_)
+            | CliCommand::HoldGpu(_)
             | CliCommand::Preflight(_) => Endpoint::None,
         }
     }
@@ -236,6 +240,7 @@ pub async fn run_command(app: &App, command: CliCommand) -> Result<u8> {
         CliCommand::Names(args) => names::run(app, args).await,
         CliCommand::Docs(args) => docs::run(app, &args),
         CliCommand::Probe(args) => verify::probe::run(&args),
+        CliCommand::HoldGpu(args) => hold_gpu::run(&args).await,
         CliCommand::Preflight(args) => verify::preflight::run(app, &args).await,
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Scheduler(args) => scheduler::run(&args),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use muster_operator::{QueueSource, Settings};
+use muster_operator::{GpuHolders, QueueSource, Settings};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
@@ -50,6 +50,10 @@ pub struct SchedulerArgs {
     /// Lease of the active process
     #[arg(long, value_name = "NAMESPACE/NAME", default_value = LEASE)]
     lease: LeaseName,
+    /// Image with the program `muster` for the pods that hold GPUs for pods with the annotation
+    /// muster.run/gpu-share; they are in the namespace of the lease. Without it no shares are given
+    #[arg(long, value_name = "IMAGE")]
+    gpu_holder_image: Option<String>,
     /// Take no lease: no other scheduler process may run
     #[arg(long, conflicts_with = "lease")]
     no_lease: bool,
@@ -63,12 +67,15 @@ pub fn run(args: &SchedulerArgs) -> Result<u8> {
         (None, QueueObjects::Kueue) => QueueSource::Kueue,
     };
     let LeaseName(namespace, name) = args.lease.clone();
+    let holders = args.gpu_holder_image.clone();
+    let holders = holders.map(|image| GpuHolders { namespace: namespace.clone(), image });
     let settings = Settings {
         context: args.context.clone(),
         levels: levels(&args.level),
         queues,
         listen: args.listen,
         lease: (!args.no_lease).then_some((namespace, name)),
+        holders,
     };
     log_to(std::io::stderr)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -100,6 +100,8 @@ struct View {
     half_since: BTreeMap<String, Instant>,
     /// Bindings of other schedulers, by node.
     rivals: BTreeMap<String, BTreeSet<Time>>,
+    /// Pods whose binding, and whose end, has been counted: each new watch reports them again.
+    counted: [BTreeSet<String>; 2],
     seen: SeenPods,
 }
 
@@ -141,10 +143,9 @@ impl View {
                 node: node.map(str::to_owned),
                 bound_at: bound_at(pod),
             };
-            let was_bound = self.pods.get(&name).is_some_and(|pod| pod.is_bound);
-            let had_ended = self.pods.get(&name).is_some_and(|pod| pod.has_ended);
-            self.seen.bindings += usize::from(known.is_bound && !was_bound);
-            if known.has_ended && !had_ended {
+            let [bound, ended] = &mut self.counted;
+            self.seen.bindings += usize::from(known.is_bound && bound.insert(name.clone()));
+            if known.has_ended && ended.insert(name.clone()) {
                 let reason = pod["status"]["reason"].as_str().unwrap_or_default();
                 self.note_end(reason, &name, node, bound_at(pod));
             }

@@ -5,6 +5,7 @@ mod claims;
 mod conformance;
 mod exported_job;
 mod installation;
+mod shares;
 
 use std::collections::BTreeSet;
 

@@ -113,7 +113,7 @@ fn metadata(object: &mut ImportedObject, at: &str, job: &mut JobDraft) {
             | names::KUEUE_SLICE_TOPOLOGY => {
                 object.lost(&at, TOPOLOGY);
             }
-            _ if names::FRACTIONS.contains(&key.as_str()) => {
+            names::GPU_SHARE | names::KAI_FRACTION | "gpu-memory" | "gpu-fraction-num-devices" => {
                 object.lost(&at, "a share of a GPU: write it as `gpus: 0.5` in the job file");
             }
             // How the PodGroup is named by its pods.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::group::GroupKind;
+use muster_model::GpuMilli;
 use serde_json::{Value, json};
 
 fn facts(value: &Value) -> PodFacts {
@@ -121,12 +122,39 @@ fn unsupported_constraints_are_named() {
 }
 
 #[test]
-fn fractions_of_a_gpu_are_named() {
-    for key in names::FRACTIONS {
-        let mut metadata = json!({"name": "p", "namespace": "n"});
-        metadata["annotations"] = json!({key: "0.5"});
-        let expected = format!("the annotation {key} (a fraction of a GPU)");
-        assert_eq!(facts(&json!({"metadata": metadata})).not_understood, Some(expected));
+fn shares_of_a_gpu_are_read_and_what_is_wrong_with_them_is_named() {
+    let of = |annotations: Value, container: Value| {
+        let metadata = json!({"name": "p", "namespace": "n", "annotations": annotations});
+        let facts = facts(&json!({"metadata": metadata, "spec": {"containers": [container]}}));
+        (facts.gpu_share, facts.not_understood)
+    };
+    let share = |share, is_read| Some(GpuShare { share: GpuMilli(share), is_read });
+    let source = json!({"fieldRef": {"fieldPath": "metadata.annotations['muster.run/gpu']"}});
+    let reads = json!({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": source}]});
+    let literal = json!({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"}]});
+    for key in [names::GPU_SHARE, names::KAI_FRACTION] {
+        assert_eq!(of(json!({key: "0.5"}), reads.clone()), (share(500, true), None));
+        assert_eq!(of(json!({key: "0.5"}), literal.clone()), (share(500, false), None));
+    }
+    let whole = json!({"resources": {"limits": {"nvidia.com/gpu": 1}}});
+    for (annotations, container, expected) in [
+        (
+            json!({"gpu-memory": "2000"}),
+            json!({}),
+            "the annotation gpu-memory; muster.run/gpu-share gives a share of one GPU",
+        ),
+        (
+            json!({"gpu-fraction": "1.5"}),
+            json!({}),
+            "the annotation gpu-fraction: \"1.5\" is no share from 0.001 to 0.999",
+        ),
+        (
+            json!({"muster.run/gpu-share": "0.5"}),
+            whole,
+            "the annotation muster.run/gpu-share beside nvidia.com/gpu: ask for one or the other",
+        ),
+    ] {
+        assert_eq!(of(annotations, container), (None, Some(expected.to_owned())));
     }
 }
 

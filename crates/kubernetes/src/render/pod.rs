@@ -10,7 +10,7 @@ use muster_model::kubernetes::EnvSource;
 use super::command::{command, literal};
 use super::{GangScheduler, JobKind, JobShape, Role};
 use super::{files, secret};
-use crate::names;
+use crate::{gpu_share, names};
 
 /// Resource of NVIDIA's device plugin.
 pub const NVIDIA: &str = "nvidia.com/gpu";
@@ -18,11 +18,28 @@ pub const NVIDIA: &str = "nvidia.com/gpu";
 /// Returns the template of a role's pods.
 pub(super) fn template(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     let mut metadata = json!({"labels": labels(job, role)});
-    let annotations = annotations(job);
+    let mut annotations = annotations(job);
+    if let Some(key) = share_annotation(job.input.scheduler)
+        && role.group.task.gpu.share.0 > 0
+    {
+        annotations.insert(key.to_owned(), role.group.task.gpu.share.to_string().into());
+    }
     if !annotations.is_empty() {
         metadata["annotations"] = annotations.into();
     }
     json!({"metadata": metadata, "spec": specification(job, role)})
+}
+
+/// Returns the annotation by which a pod asks a scheduler for a share of a GPU; `None` where it gives none.
+pub(super) fn share_annotation(scheduler: GangScheduler) -> Option<&'static str> {
+    match scheduler {
+        GangScheduler::Muster => Some(names::GPU_SHARE),
+        GangScheduler::Kai => Some(names::KAI_FRACTION),
+        GangScheduler::Volcano
+        | GangScheduler::Kueue
+        | GangScheduler::PodGroups
+        | GangScheduler::None => None,
+    }
 }
 
 fn labels(job: &JobShape<'_>, role: &Role<'_>) -> Value {
@@ -114,7 +131,7 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     if let Some(affinity) = affinity(job, role) {
         set("affinity", affinity);
     }
-    if role.group.task.gpu.devices > 0 {
+    if !role.group.task.gpu.is_none() {
         set("tolerations", json!([toleration(job)]));
     }
     let named = [
@@ -148,7 +165,7 @@ fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
         "resources": resources(job, role),
     });
     let mut set = |name: &str, value: Value| container[name] = value;
-    let env: Vec<Value> = job
+    let mut env: Vec<Value> = job
         .input
         .env
         .iter()
@@ -157,6 +174,9 @@ fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
                 .unwrap_or_else(|| json!({"name": name, "value": literal(value)}))
         })
         .collect();
+    if role.group.task.gpu.share.0 > 0 && job.input.scheduler == GangScheduler::Muster {
+        env.push(gpu_share::variable());
+    }
     if !env.is_empty() {
         set("env", env.into());
     }

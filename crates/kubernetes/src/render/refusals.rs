@@ -5,11 +5,14 @@ use std::path::Path;
 
 use crate::group::ObjectRef;
 use muster_model::{
-    GpuModel, Protection, PythonEnvironment, Replicas, Service, TopologyRule, Unsupported,
-    WorkloadKind,
+    GpuModel, Protection, PythonEnvironment, Replicas, Service, TaskGroup, TopologyRule,
+    Unsupported, WorkloadKind,
 };
 
-use super::{GangScheduler, JobForm, JobShape, RenderInput, main_object, ray_job, role_name};
+use super::pod::share_annotation;
+use super::{
+    GangScheduler, JobForm, JobShape, RenderInput, TaskCommand, main_object, ray_job, role_name,
+};
 
 /// Most indices of an array that is a list: all are in the command of its containers.
 const MAX_LISTED: u32 = 2_000;
@@ -250,10 +253,7 @@ fn sizes(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     for group in &input.spec.groups {
         let task = &group.task;
         if task.gpu.share.0 > 0 {
-            refuse(
-                "a share of a GPU: device plugins give out whole devices",
-                "request whole GPUs, or the site's MIG resource with `extras: {nvidia.com/mig-1g.10gb: 1}`",
-            );
+            shares(input, group, refuse);
         }
         gpu_models(input, &task.gpu.models, refuse);
         if let Some(name) = task.extras.keys().find(|name| !name.contains('/')) {
@@ -262,6 +262,23 @@ fn sizes(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
                 "name it as the nodes do, such as `rdma/hca` or `example.com/licence`",
             );
         }
+    }
+}
+
+/// Refuses shares of GPUs that the scheduler does not give, or that are not one for each pod.
+fn shares(input: &RenderInput<'_>, group: &TaskGroup, refuse: &mut impl FnMut(&str, &str)) {
+    if share_annotation(input.scheduler).is_none() {
+        refuse(
+            "a share of a GPU: device plugins give out whole devices",
+            "request whole GPUs, or the site's MIG resource with `extras: {nvidia.com/mig-1g.10gb: 1}`; schedulers \
+             that give shares are muster and kai",
+        );
+    }
+    if group.tasks_per_node.unwrap_or(1) > 1 {
+        refuse("several tasks of a pod with a share of a GPU each", "leave out `tasks-per-node`");
+    }
+    if input.commands.values().any(|command| matches!(command, TaskCommand::Ray(_))) {
+        refuse("a share of a GPU in a Ray job", "request whole GPUs");
     }
 }
 

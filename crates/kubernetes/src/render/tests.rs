@@ -11,6 +11,7 @@ use muster_model::{
 use serde_json::json;
 
 use super::*;
+use crate::gpu_share;
 use crate::node::NodeText;
 
 mod ray_job;
@@ -77,6 +78,22 @@ fn rendered_with(
 
 fn objects(spec: &JobSpec, scheduler: GangScheduler) -> Vec<Value> {
     rendered(spec, &options(), scheduler).unwrap().objects
+}
+
+#[test]
+fn a_share_of_a_gpu_is_an_annotation_and_a_variable() {
+    use GangScheduler::{Kai, Muster};
+    let mut spec = one_pod();
+    spec.groups[0].task.gpu = GpuRequest { share: GpuMilli(250), ..GpuRequest::default() };
+    for (scheduler, key) in [(Muster, "muster.run/gpu-share"), (Kai, "gpu-fraction")] {
+        let job = objects_of_kind(&spec, scheduler, "Job");
+        let template = &job["spec"]["template"];
+        assert_eq!(template["metadata"]["annotations"][key], "0.25");
+        let container = &template["spec"]["containers"][0];
+        assert!(container["resources"]["limits"]["nvidia.com/gpu"].is_null(), "{container}");
+        let is_told = container["env"].as_array().unwrap().contains(&gpu_share::variable());
+        assert_eq!(is_told, scheduler == Muster);
+    }
 }
 
 #[test]
@@ -254,7 +271,12 @@ fn settings_that_kubernetes_cannot_express_are_refused() {
     let share = |job: &mut JobSpec| {
         job.groups[0].task.gpu = GpuRequest { share: GpuMilli(500), ..GpuRequest::whole(1) };
     };
-    check_refused(share, Muster, &["a share of a GPU"]);
+    check_refused(share, GangScheduler::Volcano, &["a share of a GPU"]);
+    let shares = |job: &mut JobSpec| {
+        share(job);
+        job.groups[0].tasks_per_node = Some(2);
+    };
+    check_refused(shares, Muster, &["several tasks of a pod with a share of a GPU each"]);
     let model = |job: &mut JobSpec| job.groups[0].task.gpu.models = vec!["h100".into()];
     check_refused(model, Muster, &["`gpu`"]);
     let extras = |job: &mut JobSpec| {

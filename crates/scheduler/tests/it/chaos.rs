@@ -6,17 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use muster_kubernetes::gpu_share::holder_key;
 use muster_kubernetes::object::ObjectKey;
-use muster_kubernetes::pod::PodPhase;
+use muster_kubernetes::pod::{PodFacts, PodPhase};
 use muster_model::QueueTree;
 use muster_model::{NodeName, Time};
 use muster_scheduler::{Action, Observation, Scheduler};
 use muster_testkit::rng::SeededRng;
 use serde_json::json;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, SYSTEM};
 use crate::devices::{GPU_CLASS, claimant, devices, gpu_class};
-use crate::objects::{job, node, pod};
+use crate::objects::{job, node, pod, share};
 
 /// Longest delay of an answer or a report, in milliseconds.
 const MAX_DELAY: u64 = 3_000;
@@ -43,6 +44,9 @@ struct Faults {
     controller: bool,
 }
 
+/// Share of a GPU that pods ask for.
+const SHARE: &str = "0.4";
+
 /// Template of the claims of pods that claim their GPU.
 const TEMPLATE: &str = "one";
 
@@ -68,6 +72,8 @@ struct Run {
     faults: Faults,
     /// True if pods claim their GPU from a driver, and do not count those of a device plugin.
     has_claims: bool,
+    /// True if every other gang asks for a share of a GPU for each pod.
+    has_shares: bool,
     gangs: BTreeMap<String, Gang>,
     /// Requests on their way to the API server.
     requests: Vec<(Time, Action)>,
@@ -77,6 +83,8 @@ struct Run {
     answers: Vec<(Time, Observation)>,
     /// Pods that the API server does not let be bound, until an instant.
     refused: BTreeMap<String, Time>,
+    /// Instants since which pods have shares of GPUs that nobody keeps from others.
+    unkept_since: BTreeMap<ObjectKey, Time>,
     /// GPUs of the largest gang.
     largest: u64,
     ends: Vec<(Time, ObjectKey)>,
@@ -99,6 +107,7 @@ impl Run {
             (0..rng.between(1, 5)).map(|at| (format!("n{at}"), rng.between(2, 8))).collect();
         let gpus: u64 = nodes.iter().map(|(_, gpus)| gpus).sum();
         let has_claims = rng.chance(40);
+        let has_shares = !has_claims && rng.chance(50);
         let mut cluster = Cluster::new([]);
         for (name, gpus) in &nodes {
             if has_claims {
@@ -115,6 +124,8 @@ impl Run {
             // The rival knows no claims.
             faults: Faults { rival: faults.rival && !has_claims, ..faults },
             has_claims,
+            has_shares,
+            unkept_since: BTreeMap::new(),
             gangs: BTreeMap::new(),
             largest: gpus.min(6),
             requests: Vec::new(),
@@ -137,6 +148,12 @@ impl Run {
             let is_job = self.rng.chance(50);
             if is_job {
                 let mut one = job(&name, size);
+                if self.is_shared(&name) {
+                    let pod = share(&name, SHARE);
+                    one = one.pod_spec("containers", pod.0["spec"]["containers"].clone());
+                    one.0["spec"]["template"]["metadata"]["annotations"] =
+                        pod.0["metadata"]["annotations"].clone();
+                }
                 if self.has_claims {
                     one = one.pod_spec("containers", json!([{}]));
                     one = one.pod_spec(
@@ -159,6 +176,12 @@ impl Run {
                 Gang { size, is_job, left, stuck: Time(0), idle_since: None, half_since: None };
             self.gangs.insert(name, gang);
         }
+    }
+
+    /// Returns true if the pods of a gang ask for shares of GPUs.
+    fn is_shared(&self, gang: &str) -> bool {
+        let number: usize = gang.trim_start_matches('g').parse().unwrap();
+        self.has_shares && number % 2 == 0
     }
 
     fn any_job(&mut self) -> Option<String> {
@@ -193,7 +216,7 @@ impl Run {
     }
 
     fn is_done(&self) -> bool {
-        self.gangs.keys().all(|gang| self.left(gang) == 0)
+        self.gangs.keys().all(|gang| self.left(gang) == 0) && self.cluster.holders().is_empty()
     }
 
     /// Passes a report on after a random delay: an answer by itself, others behind those that are on
@@ -253,6 +276,7 @@ impl Run {
         }
         self.check_halves();
         self.check_idle();
+        self.check_shares();
         let longest = if has_faults { LONGEST_TICK } else { 6_000 };
         self.cluster.now = Time(now.0 + self.rng.between(50, longest));
     }
@@ -271,7 +295,11 @@ impl Run {
         for (gang, name, size) in wanted {
             if self.rng.chance(60) {
                 self.made += 1;
-                let one = if self.has_claims { claimant(&name, TEMPLATE) } else { pod(&name, 1) };
+                let one = match () {
+                    () if self.has_claims => claimant(&name, TEMPLATE),
+                    () if self.is_shared(&gang) => share(&name, SHARE),
+                    () => pod(&name, 1),
+                };
                 let one = one.gang(&gang, size);
                 self.change(|cluster| drop(cluster.create(&one)));
             }
@@ -319,7 +347,7 @@ impl Run {
         if self.faults.rival && self.rng.chance(20) {
             let nodes: Vec<NodeName> = self.cluster.nodes.keys().cloned().collect();
             if let Some(node) = (!nodes.is_empty()).then(|| self.rng.pick(&nodes).clone())
-                && self.free_gpus(&node) > 0
+                && self.cluster.free_gpus(&node) > 0
             {
                 self.made += 1;
                 let rival = pod(&format!("rival-{}", self.made), 1)
@@ -352,7 +380,8 @@ impl Run {
                 .cluster
                 .pods
                 .values()
-                .filter(|pod| pod.is_ours && pod.phase == PodPhase::Active)
+                .filter(|pod| pod.is_ours || pod.held_gpu.is_some())
+                .filter(|pod| pod.phase == PodPhase::Active)
                 .map(|pod| pod.key.clone())
                 .collect();
             if !keys.is_empty() {
@@ -372,17 +401,6 @@ impl Run {
                 gang.idle_since = None;
             }
         }
-    }
-
-    fn free_gpus(&self, node: &NodeName) -> u64 {
-        let Some(known) = self.cluster.nodes.get(node) else { return 0 };
-        let there = self
-            .cluster
-            .pods
-            .values()
-            .filter(|pod| pod.node.as_ref() == Some(node) && pod.phase == PodPhase::Active);
-        let used: u64 = there.map(|pod| pod.requests.get("nvidia.com/gpu")).sum();
-        known.allocatable.get("nvidia.com/gpu").saturating_sub(used)
     }
 
     fn end_pods(&mut self) {
@@ -414,9 +432,10 @@ impl Run {
         let due: Vec<(Time, Action)> = due;
         for (_, action) in due {
             match &action {
-                Action::Bind { pod, node, .. } => {
+                Action::Bind { pod, node, gpu, .. } => {
                     self.refuse_some(&pod.key.name, has_faults);
-                    let mut has_space = self.has_claims || self.free_gpus(node) > 0;
+                    let mut has_space =
+                        self.has_claims || gpu.is_some() || self.cluster.free_gpus(node) > 0;
                     let was_bound =
                         self.cluster.pods.get(&pod.key).is_some_and(|pod| pod.node.is_some());
                     self.change(|cluster| cluster.carry_out(action.clone()));
@@ -481,7 +500,7 @@ impl Run {
     // ---- invariants ----
 
     /// Gangs that lose a pod are no half starts any more.
-    fn note_losses(&mut self, is_lost: impl Fn(&muster_kubernetes::pod::PodFacts) -> bool) {
+    fn note_losses(&mut self, is_lost: impl Fn(&PodFacts) -> bool) {
         let lost: Vec<String> = self
             .cluster
             .pods
@@ -521,6 +540,30 @@ impl Run {
 }
 
 impl Run {
+    /// No GPU is given more than once in shares, and none to a pod of its own while others have shares.
+    fn check_shares(&mut self) {
+        let now = self.cluster.now;
+        for ((node, number), sum) in self.cluster.shares() {
+            // What the old process sent last may meet what the new one does.
+            let is_given_twice = sum > 1_000 && !self.faults.restarts;
+            assert!(!is_given_twice, "{sum} thousandths of GPU {number} of {node} are given");
+        }
+        let is_unkept = |pod: &&PodFacts| {
+            let place = pod.node.as_ref().zip(pod.shared_gpu);
+            let holder = place.map(|(node, gpu)| holder_key(SYSTEM, node.as_str(), gpu));
+            pod.phase == PodPhase::Active
+                && holder.is_some_and(|key| !self.cluster.pods.contains_key(&key))
+        };
+        let unkept: Vec<ObjectKey> =
+            self.cluster.pods.values().filter(is_unkept).map(|pod| pod.key.clone()).collect();
+        self.unkept_since.retain(|pod, _| unkept.contains(pod));
+        for pod in unkept {
+            let since = *self.unkept_since.entry(pod.clone()).or_insert(now);
+            let limit = 6 * (MAX_DELAY + LONGEST_TICK);
+            assert!(now.since(since).0 < limit, "nobody keeps the GPU of {pod} from others");
+        }
+    }
+
     /// A Job that is resumed has pods, or keeps nodes for them, but not for long.
     fn check_idle(&mut self) {
         let now = self.cluster.now;

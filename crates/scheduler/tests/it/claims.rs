@@ -97,7 +97,7 @@ fn devices_that_others_have_are_not_given() {
         ]}})),
     };
     assert!(cluster.reserve(&id, &binding));
-    cluster.bind(&id, &"n".into());
+    cluster.bind(&id, &"n".into(), None);
     cluster.create(&claimant("second", "one"));
     cluster.create(&claimant("third", "one"));
     cluster.run(2_000);

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_kubernetes::gpu_share;
 use muster_kubernetes::group::{GroupFacts, GroupKind, GroupText};
 use muster_kubernetes::kueue::{self, Objects};
 use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
-use muster_kubernetes::pod::{PodFacts, PodPhase};
+use muster_kubernetes::pod::{PodFacts, PodPhase, PodText};
 use muster_kubernetes::priority::{PriorityClass, PriorityClassText};
 use muster_model::{NodeName, QueueTree, Time};
 use muster_scheduler::{Action, Level, Observation, PodId, Scheduler};
@@ -15,6 +16,9 @@ use serde_json::{Value, json};
 
 use crate::devices;
 use crate::objects::{JobBuilder, PodBuilder, pod};
+
+/// Namespace of the scheduler, and of the pods that hold GPUs for others.
+pub const SYSTEM: &str = "muster-system";
 
 /// The cluster and the scheduler under test.
 pub struct Cluster {
@@ -67,7 +71,7 @@ impl Cluster {
             .map(|(name, label)| Level { name: (*name).into(), label: (*label).to_owned() })
             .collect();
         let mut cluster = Self {
-            scheduler: Scheduler::new(levels.clone(), tree.clone()).unwrap(),
+            scheduler: Scheduler::new(levels.clone(), tree.clone()).unwrap().with_holders(SYSTEM),
             now: Time(1_000_000),
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -354,6 +358,7 @@ impl Cluster {
     /// Starts another scheduler process, which lists everything anew.
     pub fn restart_scheduler(&mut self) {
         let scheduler = Scheduler::new(self.levels.clone(), self.tree.clone()).unwrap();
+        let scheduler = scheduler.with_holders(SYSTEM);
         let by_local_queues = self.kueue.is_some();
         self.scheduler = if by_local_queues { scheduler.by_local_queues() } else { scheduler };
         self.devices.tell(&mut self.scheduler);
@@ -426,9 +431,10 @@ impl Cluster {
 
     pub fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Bind { pod, node, claims } => {
-                let is_reserved = claims.iter().all(|claim| self.reserve(&pod, claim));
-                let is_bound = is_reserved && self.bind(&pod, &node);
+            Action::Bind { pod, node, claims, gpu } => {
+                let is_held = gpu.is_none_or(|number| self.hold_gpu(&node, number));
+                let is_reserved = is_held && claims.iter().all(|claim| self.reserve(&pod, claim));
+                let is_bound = is_reserved && self.bind(&pod, &node, gpu);
                 if !is_bound {
                     let is_stuck = self.is_stuck;
                     for one in claims.iter().filter(|_| !is_stuck) {
@@ -438,6 +444,11 @@ impl Cluster {
                 }
             }
             Action::FreeClaim { claim, pod } => self.free_claim(&claim, &pod),
+            Action::FreeGpu { holder } => {
+                if self.pods.get(&holder.key).is_some_and(|known| known.uid == holder.uid) {
+                    self.delete(&holder.key);
+                }
+            }
             Action::Evict { pod, .. } => {
                 let found = self.pods.get(&pod.key).filter(|known| known.uid == pod.uid);
                 if found.is_some_and(|known| known.phase == PodPhase::Active) {
@@ -495,9 +506,53 @@ impl Cluster {
         }
     }
 
+    /// Has a GPU held for pods with shares of it, as the client does; false where the kubelet has none.
+    fn hold_gpu(&mut self, node: &NodeName, number: usize) -> bool {
+        let key = gpu_share::holder_key(SYSTEM, node.as_str(), number);
+        if self.pods.contains_key(&key) {
+            return true;
+        }
+        if self.free_gpus(node) == 0 {
+            return false;
+        }
+        let mut holder = gpu_share::holder(&key, node.as_str(), number, "muster:1");
+        holder["metadata"]["uid"] = json!(format!("uid-{}", self.number()));
+        self.put(serde_json::from_value::<PodText>(holder).unwrap().facts());
+        true
+    }
+
+    /// Returns the GPUs of a node that the kubelet has given to no pod.
+    pub fn free_gpus(&self, node: &NodeName) -> u64 {
+        let Some(known) = self.nodes.get(node) else { return 0 };
+        let there = self
+            .pods
+            .values()
+            .filter(|pod| pod.node.as_ref() == Some(node) && pod.phase == PodPhase::Active);
+        let used: u64 = there.map(|pod| pod.requests.get(gpu_share::RESOURCE)).sum();
+        known.allocatable.get(gpu_share::RESOURCE).saturating_sub(used)
+    }
+
+    /// Returns the pods that hold GPUs for others.
+    pub fn holders(&self) -> Vec<ObjectKey> {
+        self.pods.keys().filter(|key| *key.namespace == *SYSTEM).cloned().collect()
+    }
+
+    /// Returns the thousandths that are given of each shared GPU, by node and number.
+    pub fn shares(&self) -> BTreeMap<(NodeName, usize), u32> {
+        let mut sums = BTreeMap::new();
+        for pod in self.pods.values().filter(|pod| pod.phase == PodPhase::Active) {
+            if let (Some(node), Some(number), Some(asked)) =
+                (&pod.node, pod.shared_gpu, pod.gpu_share)
+            {
+                *sums.entry((node.clone(), number)).or_default() += asked.share.0;
+            }
+        }
+        sums
+    }
+
     /// Binds a pod, as the API server does: it refuses a pod that is bound, gone or ending, and
     /// looks at no capacity. Returns false if it refused.
-    pub fn bind(&mut self, id: &PodId, node: &NodeName) -> bool {
+    pub fn bind(&mut self, id: &PodId, node: &NodeName, gpu: Option<usize>) -> bool {
         let is_refused = self.refuse.contains(&*id.key.name);
         let at = self.timestamp();
         let found = self.pods.get_mut(&id.key).filter(|pod| {
@@ -507,6 +562,7 @@ impl Cluster {
             Some(pod) => {
                 pod.node = Some(node.clone());
                 pod.bound_at = Some(at);
+                pod.shared_gpu = gpu;
                 let facts = pod.clone();
                 self.assert_has_devices(&facts);
                 self.report(Observation::Bound(id.clone()));
@@ -555,7 +611,8 @@ impl Cluster {
     /// Panics when the pods of this scheduler hold more of a node than it has.
     pub fn assert_no_overcommit(&self) {
         let mut used: BTreeMap<(&NodeName, &str), u64> = BTreeMap::new();
-        for pod in self.pods.values().filter(|pod| pod.is_ours && pod.phase == PodPhase::Active) {
+        let is_ours = |pod: &&PodFacts| pod.is_ours || pod.held_gpu.is_some();
+        for pod in self.pods.values().filter(is_ours).filter(|pod| pod.phase == PodPhase::Active) {
             let Some(node) = &pod.node else { continue };
             for (resource, units) in &pod.requests.0 {
                 *used.entry((node, &**resource)).or_default() += units;

@@ -13,5 +13,6 @@ mod inspect;
 mod kueue;
 mod objects;
 mod outside;
+mod shares;
 mod start;
 mod waiting;

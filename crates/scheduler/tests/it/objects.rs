@@ -38,6 +38,17 @@ pub fn pod(name: &str, gpus: u32) -> PodBuilder {
     }))
 }
 
+/// Returns a pod of the namespace `team` that asks for a share of a GPU, and reads which one it has.
+pub fn share(name: &str, share: &str) -> PodBuilder {
+    let mut pod = pod(name, 0).annotation("muster.run/gpu-share", share);
+    let field = json!({"fieldPath": "metadata.annotations['muster.run/gpu']"});
+    pod.0["spec"]["containers"] = json!([{
+        "resources": {"requests": {"cpu": "1"}},
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": field}}],
+    }]);
+    pod
+}
+
 impl PodBuilder {
     pub fn with(mut self, path: &str, value: Value) -> Self {
         *self.0.pointer_mut(path).unwrap() = value;
