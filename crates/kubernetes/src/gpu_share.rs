@@ -15,9 +15,6 @@ use crate::{names, node};
 /// Resource of which the holder has one.
 pub const RESOURCE: &str = "nvidia.com/gpu";
 
-/// Environment variable by which NVIDIA's container runtime chooses GPUs.
-pub const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
-
 /// Thousandths of a whole device.
 const WHOLE: u32 = 1000;
 
@@ -91,7 +88,7 @@ pub fn annotations(index: usize, ids: &str) -> Value {
 #[must_use]
 pub fn variable() -> Value {
     let field = json!({"fieldPath": format!("metadata.annotations['{}']", names::GPU_IDS)});
-    json!({"name": VISIBLE, "valueFrom": {"fieldRef": field}})
+    json!({"name": names::VISIBLE_GPUS, "valueFrom": {"fieldRef": field}})
 }
 
 /// Returns the key of the pod that holds a GPU of a node.
@@ -151,13 +148,13 @@ pub fn holder(key: &ObjectKey, node: &str, index: usize, image: &str) -> Value {
 /// State of a holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HolderState {
-    /// It has no GPU yet; the reason, if the kubelet tells one.
+    /// Without a GPU so far; the reason, if the kubelet tells one.
     Starting(Option<String>),
-    /// It has the GPU with these ids, as [`VISIBLE`] takes them.
+    /// Holding the GPU with these ids, as [`names::VISIBLE_GPUS`] takes them.
     Holds(Arc<str>),
-    /// It will never have a GPU; the reason.
+    /// Never to have a GPU; the reason.
     Failed(String),
-    /// It is being deleted.
+    /// On its way out: its GPU is not to be relied on.
     Leaving,
 }
 

@@ -3,8 +3,7 @@
 
 use serde_json::json;
 
-use crate::gpu_share::VISIBLE;
-use crate::names;
+use crate::names::{self, VISIBLE_GPUS};
 
 /// Name of the policy and its binding.
 const NAME: &str = "muster-gpu-share";
@@ -65,12 +64,12 @@ spec:
 /// Returns an expression for the patches: each container gets the variable unless it has one of that name.
 fn patches() -> String {
     let variable = format!(
-        "Object.spec.containers.env{{name: \"{VISIBLE}\", valueFrom: Object.spec.containers.env.valueFrom{{fieldRef: Object.spec.containers.env.valueFrom.fieldRef{{fieldPath: \"metadata.annotations['{}']\"}}}}}}",
+        "Object.spec.containers.env{{name: \"{VISIBLE_GPUS}\", valueFrom: Object.spec.containers.env.valueFrom{{fieldRef: Object.spec.containers.env.valueFrom.fieldRef{{fieldPath: \"metadata.annotations['{}']\"}}}}}}",
         names::GPU_IDS
     );
     let at = "object.spec.containers[at]";
     let path = "\"/spec/containers/\" + string(at) + \"/env\"";
     format!(
-        "lists.range(size(object.spec.containers)).filter(at, !has({at}.env) || {at}.env.all(one, one.name != \"{VISIBLE}\")).map(at, has({at}.env) ? JSONPatch{{op: \"add\", path: {path} + \"/-\", value: {variable}}} : JSONPatch{{op: \"add\", path: {path}, value: [{variable}]}})"
+        "lists.range(size(object.spec.containers)).filter(at, !has({at}.env) || {at}.env.all(one, one.name != \"{VISIBLE_GPUS}\")).map(at, has({at}.env) ? JSONPatch{{op: \"add\", path: {path} + \"/-\", value: {variable}}} : JSONPatch{{op: \"add\", path: {path}, value: [{variable}]}})"
     )
 }

@@ -166,6 +166,9 @@ pub const KAI_FRACTION_TERMS: [&str; 2] = ["gpu-memory", "gpu-fraction-num-devic
 /// Annotation with the GPU of which a bound pod has a share, as containers are told it.
 pub const GPU_IDS: &str = "muster.run/gpu";
 
+/// Environment variable by which NVIDIA's container runtime chooses GPUs.
+pub const VISIBLE_GPUS: &str = "NVIDIA_VISIBLE_DEVICES";
+
 /// Annotation with the number that the GPU of a share has for the scheduler.
 pub const GPU_INDEX: &str = "muster.run/gpu-index";
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::{gpu_share, names, quantity};
+use crate::{names, quantity};
 
 /// Quantities by resource name: thousandths of a CPU for `cpu`, else whole units rounded up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,7 +112,7 @@ impl Container {
         let path = format!("metadata.annotations['{}']", names::GPU_IDS);
         self.env.iter().flatten().any(|one| {
             let field = one.value_from.as_ref().and_then(|from| from.field_ref.as_ref());
-            one.name == gpu_share::VISIBLE && field.is_some_and(|field| field.field_path == path)
+            one.name == names::VISIBLE_GPUS && field.is_some_and(|field| field.field_path == path)
         })
     }
 }

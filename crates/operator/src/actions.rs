@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, Semaphore};
 
+use crate::GpuHolders;
 use crate::address::{core, get, merge, patch, with_body};
 use crate::error::{code, is_transient, message};
-use crate::gpu_holders::GpuHolders;
 use crate::kueue::CohortNote;
 use crate::sources::{Report, Served};
 

@@ -20,15 +20,6 @@ const START: Duration = Duration::from_secs(45);
 /// Longest pause between two looks at a holder that starts.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Terms of the pods that hold GPUs.
-#[derive(Clone, Debug)]
-pub struct GpuHolders {
-    /// Namespace of the pods, in which users create none.
-    pub namespace: String,
-    /// Image with the program `muster`.
-    pub image: String,
-}
-
 impl Executor {
     /// Has a GPU of a node held for a pod; returns its ids as containers are told them.
     ///

@@ -33,7 +33,6 @@ use muster_scheduler::Level;
 use tokio::task::JoinSet;
 
 pub use error::{OperatorError, ReadError};
-pub use gpu_holders::GpuHolders;
 pub use object_name::ObjectName;
 
 /// Settings of a scheduler process.
@@ -51,6 +50,15 @@ pub struct Settings {
     pub lease: Option<(String, String)>,
     /// Pods that hold GPUs for pods with shares of them; `None` where shares are not given.
     pub holders: Option<GpuHolders>,
+}
+
+/// Terms of the pods that hold GPUs.
+#[derive(Clone, Debug)]
+pub struct GpuHolders {
+    /// Namespace of the pods, in which users create none.
+    pub namespace: String,
+    /// Image with the program `muster`.
+    pub image: String,
 }
 
 /// Source of the queue tree.

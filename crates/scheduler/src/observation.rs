@@ -153,7 +153,7 @@ pub enum Action {
     },
     /// Delete a pod that holds a GPU for others, which need it no more.
     FreeGpu {
-        /// Holder.
+        /// Pod that has the GPU, in the namespace of the scheduler.
         holder: PodId,
     },
     /// Take its devices from a claim that no other pod uses.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use muster_kubernetes::gpu_share;
 use muster_kubernetes::names;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodFacts;
@@ -37,7 +36,7 @@ impl Scheduler {
         (is_made && !asked.is_read).then(|| {
             format!(
                 "no container has the variable {} from the annotation {}, so none would use its share of a GPU",
-                gpu_share::VISIBLE,
+                names::VISIBLE_GPUS,
                 names::GPU_IDS
             )
         })

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use muster_backends::gpu::nvml;
+use muster_kubernetes::names::VISIBLE_GPUS;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Variable by which device plugins tell a container its GPUs.
-const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
 /// Values of it that name no GPU: the plugin tells the runtime in another way.
 const NAMELESS: [&str; 4] = ["", "void", "none", "all"];
 
@@ -35,7 +34,7 @@ pub async fn run(args: &HoldGpuArgs) -> Result<u8> {
 
 /// Returns the ids of the GPUs of this container, separated by commas.
 fn ids() -> Result<String> {
-    let named = std::env::var(VISIBLE).unwrap_or_default();
+    let named = std::env::var(VISIBLE_GPUS).unwrap_or_default();
     if !NAMELESS.contains(&&*named) {
         return Ok(named);
     }
@@ -43,6 +42,6 @@ fn ids() -> Result<String> {
     match uuids.as_slice() {
         [one] => Ok(one.clone()),
         // More are those of others: then the runtime restricts no container.
-        _ => bail!("{VISIBLE} names no GPU, and the driver shows {}", uuids.len()),
+        _ => bail!("{VISIBLE_GPUS} names no GPU, and the driver shows {}", uuids.len()),
     }
 }

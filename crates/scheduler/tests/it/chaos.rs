@@ -181,7 +181,7 @@ impl Run {
     /// Returns true if the pods of a gang ask for shares of GPUs.
     fn is_shared(&self, gang: &str) -> bool {
         let number: usize = gang.trim_start_matches('g').parse().unwrap();
-        self.has_shares && number % 2 == 0
+        self.has_shares && number.is_multiple_of(2)
     }
 
     fn any_job(&mut self) -> Option<String> {
