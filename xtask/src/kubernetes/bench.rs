@@ -1,14 +1,16 @@
 //! `cargo xtask kubernetes bench`: how fast pods get their nodes, with several schedulers one after
 //! the other on one control plane of 1,000 fake nodes. What is measured, and what was: docs/PERFORMANCE.md.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use super::cluster::KubernetesTestCluster;
 use super::daemon::KubernetesDaemon;
+use super::peers::{self, PEERS, Peer};
 use super::probe;
 use crate::cargo;
 use crate::test_cluster::process::Signal;
@@ -22,8 +24,8 @@ const WORKLOADS: [(u32, u32); 4] = [(5000, 1), (1500, 5), (1500, 50), (4000, 500
 /// The same in small, to see that everything works.
 const QUICK: [(u32, u32); 3] = [(500, 1), (250, 5), (200, 50)];
 
-/// Programs under measurement: the scheduler's name, and how its gangs say that they are gangs.
-const CONTENDERS: [(&str, &str); 5] = [
+/// Schedulers under measurement: the name, and how its gangs say that they are gangs.
+const SCHEDULERS: [(&str, &str); 5] = [
     ("direct", "none"),
     ("default-scheduler", "none"),
     ("default-scheduler", "native"),
@@ -31,9 +33,36 @@ const CONTENDERS: [(&str, &str); 5] = [
     ("muster", "native"),
 ];
 
+/// Choice of workloads and schedulers on the command line.
+#[derive(Default)]
+pub struct BenchOptions {
+    /// Only a few hundred pods.
+    is_quick: bool,
+    /// Schedulers of other projects, which are measured, too.
+    peers: Vec<&'static Peer>,
+}
+
+impl BenchOptions {
+    /// Parses the words that are options; fails with the first unknown one.
+    pub fn parse(words: &[&str]) -> Result<Self> {
+        let mut options = Self::default();
+        for word in words {
+            match word.split_once('=') {
+                None if *word == "--quick" => options.is_quick = true,
+                None if *word == "--peers" => options.peers = PEERS.iter().collect(),
+                Some(("--peers", names)) => {
+                    options.peers = names.split(',').map(peers::named).collect::<Result<_>>()?;
+                }
+                _ => bail!("unknown option: {word}\nhint: cargo xtask kubernetes help"),
+            }
+        }
+        Ok(options)
+    }
+}
+
 /// Runs every workload with every scheduler. `dir` is a running cluster; without one, a cluster is
 /// started, and stopped afterwards.
-pub fn run(root: &Path, dir: Option<&Path>, is_quick: bool) -> Result<ExitCode> {
+pub fn run(root: &Path, dir: Option<&Path>, options: &BenchOptions) -> Result<ExitCode> {
     if let Some(obstacle) = probe::obstacle(root) {
         bail!("no Kubernetes cluster can run here: {obstacle}");
     }
@@ -51,77 +80,111 @@ pub fn run(root: &Path, dir: Option<&Path>, is_quick: bool) -> Result<ExitCode> 
             daemon.end(&cluster, Signal::Term)?;
         }
     }
-    println!("| pods | gangs of | scheduler | pods/s | first, s | last, s | CPU s | MiB |");
-    println!("|---|---|---|---|---|---|---|---|");
-    let has_native = cluster.options()?.gates.iter().any(|gate| gate == "GenericWorkload");
-    for (pods, size) in if is_quick { &QUICK[..] } else { &WORKLOADS[..] } {
-        for (scheduler, gangs) in CONTENDERS {
-            if gangs == "native" && (!has_native || *size == 1) {
-                continue;
-            }
-            let words = words_of(&cluster, &muster, scheduler)?;
-            let gangs = if *size == 1 { "none" } else { gangs };
-            let row = measure(&cluster, &bench, *pods, *size, scheduler, gangs, &words)?;
-            println!("{row}");
+    let mut contenders = Contender::own(&cluster, &muster)?;
+    contenders.extend(options.peers.iter().map(|peer| Contender::of_peer(root, &cluster, peer)));
+    println!("| pods | gangs of | scheduler | pods/s | first, s | last, s | CPU s | MiB | load |");
+    println!("|---|---|---|---|---|---|---|---|---|");
+    let mut has_failed = false;
+    for (pods, size) in if options.is_quick { &QUICK[..] } else { &WORKLOADS[..] } {
+        for contender in contenders.iter().filter(|one| *size > 1 || one.gangs != "native") {
+            let cells = measure(&cluster, &bench, *pods, *size, contender);
+            has_failed |= cells.is_err();
+            let cells = cells.unwrap_or_else(|error| format!("failed: {}", first_line(&error)));
+            println!("| {pods} | {size} | {} | {cells} |", contender.title);
         }
     }
     drop(running);
-    Ok(ExitCode::SUCCESS)
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Returns the command line of a scheduler; an empty one where bindings are posted directly.
-fn words_of(
-    cluster: &KubernetesTestCluster,
-    muster: &Path,
-    scheduler: &str,
-) -> Result<Vec<String>> {
-    Ok(match scheduler {
-        "default-scheduler" => KubernetesDaemon::Scheduler.words(cluster, &cluster.options()?),
-        "muster" => {
-            vec![muster.display().to_string(), "scheduler".to_owned(), "--no-lease".to_owned()]
+/// A row of each workload.
+struct Contender {
+    title: String,
+    /// Name in `schedulerName` of the pods.
+    scheduler: &'static str,
+    /// Way in which its gangs say that they are gangs.
+    gangs: &'static str,
+    /// Command lines, each after a `--`; empty where bindings are posted directly. An error where
+    /// the scheduler cannot be built or installed.
+    words: Result<Vec<String>>,
+}
+
+impl Contender {
+    /// Returns the rows that need no other project's programs.
+    fn own(cluster: &KubernetesTestCluster, muster: &Path) -> Result<Vec<Self>> {
+        let options = cluster.options()?;
+        let has_native = options.gates.iter().any(|gate| gate == "GenericWorkload");
+        let possible = SCHEDULERS.iter().filter(|(_, gangs)| has_native || *gangs != "native");
+        let contender = |&(scheduler, gangs): &(&'static str, &'static str)| {
+            let mut words = vec!["--".to_owned()];
+            match scheduler {
+                "default-scheduler" => {
+                    words.extend(KubernetesDaemon::Scheduler.words(cluster, &options));
+                }
+                "muster" => {
+                    words.push(muster.display().to_string());
+                    words.extend(["scheduler", "--no-lease"].map(str::to_owned));
+                }
+                _ => words.clear(),
+            }
+            let title = match (scheduler, gangs) {
+                ("direct", _) => "none: bindings posted directly".to_owned(),
+                (name, "native") => format!("{name}, PodGroups"),
+                (name, _) => name.to_owned(),
+            };
+            Self { title, scheduler, gangs, words: Ok(words) }
+        };
+        Ok(possible.map(contender).collect())
+    }
+
+    fn of_peer(root: &Path, cluster: &KubernetesTestCluster, peer: &Peer) -> Self {
+        let words = peer.install(root, cluster);
+        if let Err(error) = &words {
+            eprintln!("{}: {error:#}", peer.name);
         }
-        _ => Vec::new(),
-    })
+        Self { title: peer.title(), scheduler: peer.scheduler, gangs: peer.name, words }
+    }
 }
 
-/// Measures one workload with one scheduler; returns a row of the table.
+/// Measures one workload with one scheduler; returns the other cells of its row.
 fn measure(
     cluster: &KubernetesTestCluster,
     bench: &Path,
     pods: u32,
     size: u32,
-    scheduler: &str,
-    gangs: &str,
-    words: &[String],
+    contender: &Contender,
 ) -> Result<String> {
+    let words = contender.words.as_ref().map_err(|error| anyhow!("{}", first_line(error)))?;
+    let gangs = if size == 1 && contender.gangs == "label" { "none" } else { contender.gangs };
     let (pods, size) = (pods.to_string(), size.to_string());
     let mut command = cluster.inside();
     command.arg(bench).args(["--pods", &pods, "--size", &size]);
-    command.args(["--scheduler", scheduler, "--gangs", gangs, "--"]).args(words);
+    command.args(["--scheduler", contender.scheduler, "--gangs", gangs]).args(words);
     command.env("MUSTER_BENCH_LOG", cluster.log("bench"));
     let output = command.stdin(Stdio::null()).output()?;
+    let load = fs::read_to_string("/proc/loadavg")?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{scheduler}, {pods} pods in gangs of {size} ({gangs}): {said}");
+        bail!("{}", String::from_utf8_lossy(&output.stderr));
     }
     let result: Value = serde_json::from_slice(&output.stdout)?;
-    let number = |name: &str| result[name].as_f64();
-    let or_none = |number: Option<f64>, digits: usize| {
-        number.map_or("–".to_owned(), |number| format!("{number:.digits$}"))
+    let cell = |name: &str, digits: usize| {
+        result[name].as_f64().map_or("–".to_owned(), |number| format!("{number:.digits$}"))
     };
-    let name = match (scheduler, gangs) {
-        ("direct", _) => "none: bindings posted directly".to_owned(),
-        (name, "native") => format!("{name}, PodGroups"),
-        (name, _) => name.to_owned(),
-    };
+    let mebibytes = result["peak_memory_bytes"].as_f64().map(|bytes| bytes / f64::from(1 << 20));
     Ok(format!(
-        "| {pods} | {size} | {name} | {} | {} | {} | {} | {} |",
-        or_none(number("pods_per_sec"), 0),
-        or_none(number("first_binding_secs"), 2),
-        or_none(number("last_binding_secs"), 2),
-        or_none(number("cpu_secs"), 1),
-        or_none(number("peak_memory_bytes").map(|bytes| bytes / f64::from(1 << 20)), 0),
+        "{} | {} | {} | {} | {} | {}",
+        cell("pods_per_sec", 0),
+        cell("first_binding_secs", 2),
+        cell("last_binding_secs", 2),
+        cell("cpu_secs", 1),
+        mebibytes.map_or("–".to_owned(), |number| format!("{number:.0}")),
+        load.split(' ').next().unwrap_or_default(),
     ))
+}
+
+/// Returns the first line of an error, for a cell of the table.
+fn first_line(error: &anyhow::Error) -> String {
+    format!("{error:#}").lines().next().unwrap_or_default().to_owned()
 }
 
 /// Optimised programs of a measurement.
@@ -152,5 +215,25 @@ impl Programs {
             paths.next().map(PathBuf::from).with_context(|| format!("cargo built no {name}"))
         };
         Ok(Self { muster: find("muster")?, bench: find("placement")? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_in_any_order() {
+        let names = |words: &[&str]| {
+            let options = BenchOptions::parse(words).unwrap();
+            let names: Vec<&str> = options.peers.iter().map(|peer| peer.name).collect();
+            (options.is_quick, names)
+        };
+        assert_eq!(names(&[]), (false, vec![]));
+        assert_eq!(names(&["--peers", "--quick"]), (true, vec!["volcano", "kueue", "kai"]));
+        assert_eq!(names(&["--peers=kai,volcano"]), (false, vec!["kai", "volcano"]));
+        for word in ["--peer", "--peers=slurm", "--quick=yes"] {
+            assert!(BenchOptions::parse(&[word]).is_err(), "{word}");
+        }
     }
 }

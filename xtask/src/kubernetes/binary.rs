@@ -28,7 +28,7 @@ const PROGRAMS: [&str; 10] = [
 const NAME: &str = "kubernetes";
 
 /// Arguments of `go build`. One compiler at a time (`-p 1`) leaves the other processors to the tests.
-const FLAGS: [&str; 4] = ["build", "-trimpath", "-p", "1"];
+pub const FLAGS: [&str; 4] = ["build", "-trimpath", "-p", "1"];
 
 /// Variables into which Kubernetes' own build writes its version.
 const VERSIONED: [&str; 2] = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"];
@@ -55,27 +55,43 @@ pub fn ensure(root: &Path) -> Result<PathBuf> {
         return Ok(folder);
     }
     println!("building Kubernetes: minutes, the first time some 900 s of CPU");
+    fill(&folder, |unfinished| {
+        let binary = unfinished.join(NAME);
+        let mut command = go_build();
+        command.arg("-ldflags").arg(link_flags(&source)?);
+        command.arg("-o").arg(&binary).arg(".").current_dir(&source);
+        let output = output(&mut command)?;
+        if !output.status.success() {
+            bail!("go build: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+        }
+        for program in PROGRAMS {
+            fs::hard_link(&binary, unfinished.join(program))?;
+        }
+        Ok(())
+    })?;
+    Ok(folder)
+}
+
+/// Returns the start of a build's command line.
+pub fn go_build() -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10", "go"]).args(FLAGS).env("CGO_ENABLED", "0");
+    command
+}
+
+/// Builds into a temporary folder, which gets its name at the end: a named folder is complete.
+pub fn fill(folder: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let parent = folder.parent().context("the folder is in target")?;
     fs::create_dir_all(parent)?;
     let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(parent)?;
-    let binary = unfinished.path().join(NAME);
-    let mut command = Command::new("nice");
-    command.args(["-n", "10", "go"]).args(FLAGS).arg("-ldflags").arg(link_flags(&source)?);
-    command.arg("-o").arg(&binary).arg(".").current_dir(&source).env("CGO_ENABLED", "0");
-    let output = output(&mut command)?;
-    if !output.status.success() {
-        bail!("go build: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
-    for program in PROGRAMS {
-        fs::hard_link(&binary, unfinished.path().join(program))?;
-    }
+    build(unfinished.path())?;
     // Another process may have finished the same build first.
-    if let Err(error) = fs::rename(unfinished.path(), &folder)
+    if let Err(error) = fs::rename(unfinished.path(), folder)
         && !folder.exists()
     {
         return Err(error).context("cannot name the folder of the built programs");
     }
-    Ok(folder)
+    Ok(())
 }
 
 /// Returns the reason for which the binary cannot be built here, if there is one: Go or modules are
@@ -103,18 +119,23 @@ fn source(root: &Path) -> PathBuf {
 /// Returns the folder of the programs, which exists if they have been built; fails without a suitable Go.
 fn folder(root: &Path) -> Result<PathBuf> {
     let source = source(root);
-    let go = output(Command::new("go").args(["env", "GOVERSION"]).current_dir(&source))
-        .context("Go is required")?;
-    if !go.status.success() {
-        bail!("Go cannot be used: {}", String::from_utf8_lossy(&go.stderr).trim());
-    }
     let mut hashed = format!("{FLAGS:?}{}", link_flags(&source)?).into_bytes();
-    hashed.extend(go.stdout);
+    hashed.extend(go_version(&source)?);
     for file in files(&source)? {
         hashed.extend(file.strip_prefix(&source)?.as_os_str().as_encoded_bytes());
         hashed.extend(fs::read(&file)?);
     }
     Ok(super::target(root).join("kubernetes-bin").join(format!("{:016x}", fnv(&hashed))))
+}
+
+/// Returns the version of Go that builds in a folder; fails without a suitable one.
+pub fn go_version(source: &Path) -> Result<Vec<u8>> {
+    let go = output(Command::new("go").args(["env", "GOVERSION"]).current_dir(source))
+        .context("Go is required")?;
+    if !go.status.success() {
+        bail!("Go cannot be used: {}", String::from_utf8_lossy(&go.stderr).trim());
+    }
+    Ok(go.stdout)
 }
 
 /// Returns all files of the module, in the order of their names.
@@ -141,7 +162,8 @@ fn link_flags(source: &Path) -> Result<String> {
     Ok(format!("-s -w {}", settings.join(" ")))
 }
 
-fn output(command: &mut Command) -> Result<Output> {
+/// Runs a program without input; fails if it does not start.
+pub fn output(command: &mut Command) -> Result<Output> {
     let line = format!("{command:?}");
     command.stdin(Stdio::null()).output().with_context(|| format!("{line} did not start"))
 }

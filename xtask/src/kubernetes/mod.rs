@@ -13,6 +13,7 @@ mod kubeconfig;
 mod node;
 mod nodes;
 mod options;
+mod peers;
 mod probe;
 mod ready;
 pub mod test;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use crate::test_cluster::process::Signal;
+use bench::BenchOptions;
 use cluster::KubernetesTestCluster;
 use daemon::KubernetesDaemon;
 use node::RealNode;
@@ -50,8 +52,10 @@ usage: cargo xtask kubernetes <command>
   test [FILTER]                  start a cluster, run the tests that need it, and stop it
   demo [DIR] [MUSTER]            show two gangs on eight GPUs, first with kube-scheduler, then with Muster, in a cluster of
                                  its own, or in the running one at DIR with the program MUSTER
-  bench [DIR] [--quick]          measure how fast schedulers place pods on 1,000 fake nodes, in a cluster of its own, or
-                                 in the running one at DIR, whose scheduler and fake kubelet it stops
+  bench [DIR] [--quick] [--peers[=NAME,…]]
+                                 measure how fast schedulers place pods on 1,000 fake nodes, in a cluster of its own, or
+                                 in the running one at DIR, whose scheduler and fake kubelet it stops; with --peers also
+                                 volcano, kueue and kai, which are built first: some 500 s of CPU each
 
 Annotations of pods on fake nodes:
   fake-kubelet/run-seconds       time after which the containers exit (never, if it is absent or restartPolicy restarts them)
@@ -94,16 +98,14 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         ["demo", dir, muster] => {
             return demo::run(root, Some(Path::new(dir)), Some(Path::new(muster)));
         }
-        ["bench", rest @ ..] if rest.len() < 3 => {
-            let (options, dirs): (Vec<&str>, Vec<&str>) =
+        ["bench", rest @ ..] => {
+            let (words, dirs): (Vec<&str>, Vec<&str>) =
                 rest.iter().partition(|word| word.starts_with("--"));
-            match (&options[..], &dirs[..]) {
-                ([] | ["--quick"], [] | [_]) => {
-                    let dir = dirs.first().map(Path::new);
-                    return bench::run(root, dir, !options.is_empty());
-                }
-                _ => bail!("unknown arguments: kubernetes {}\n\n{USAGE}", args.join(" ")),
-            }
+            let ([] | [_]) = &dirs[..] else {
+                bail!("unknown arguments: kubernetes {}\n\n{USAGE}", args.join(" "))
+            };
+            let dir = dirs.first().map(Path::new);
+            return bench::run(root, dir, &BenchOptions::parse(&words)?);
         }
         ["test"] => return test::run_standalone(root, None),
         ["test", filter] => return test::run_standalone(root, Some(filter)),

@@ -11,10 +11,13 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::pods::Workload;
+use crate::pods::{GangStyle, Workload};
 
 /// Namespace of the pods.
 const NAMESPACE: &str = "placement-bench";
+/// Objects that schedulers make for pods: API and kind.
+const RECORDS: [(&str, &str); 2] =
+    [("kueue.x-k8s.io/v1beta2", "workloads"), ("scheduling.run.ai/v1alpha2", "bindrequests")];
 /// Requests at the same time, as many as the scheduler posts.
 const AT_ONCE: usize = 32;
 /// Pause between two looks at what is being deleted.
@@ -42,7 +45,10 @@ impl Cluster {
 
     /// Creates the pods, in their order as far as concurrent requests keep it.
     pub async fn create(&self, workload: &Workload) -> Result<(), Failure> {
-        self.post_all(&pod_groups(), workload.pod_groups()).await?;
+        if let Some(path) = pod_groups(workload.gangs) {
+            self.post_all(&path, workload.pod_groups()).await?;
+        }
+        self.post_all(&jobs(), workload.jobs()).await?;
         self.post_all(&pods(), workload.pods()).await
     }
 
@@ -52,19 +58,48 @@ impl Cluster {
         Ok(())
     }
 
-    /// Removes all pods and PodGroups of the namespace, and waits until they are gone.
+    /// Removes all pods of the namespace and all that schedulers keep about them, and waits until
+    /// they are gone.
     pub async fn clear(&self) -> Result<(), Failure> {
-        let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
-        for path in [pods(), pod_groups()] {
+        let now = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "propagationPolicy": "Background",
+        });
+        let groups = GangStyle::ALL.into_iter().filter_map(pod_groups);
+        let records = RECORDS.iter().map(|(api, kind)| of_kind(api, kind));
+        // Jobs first: they would replace their pods.
+        for path in [jobs(), pods()].into_iter().chain(groups).chain(records) {
             match self.send(Method::DELETE, &path, &now).await {
-                // Without its feature gate there are no PodGroups.
+                // Without their feature gate or definition there are none.
                 Err(kube::Error::Api(status)) if status.code == 404 => continue,
                 other => drop(other?),
             }
+            self.release(&path).await?;
             while !self.items(&format!("{path}?limit=1")).await?.is_empty() {
                 pause().await;
             }
         }
+        Ok(())
+    }
+
+    /// Removes the finalizers of a scheduler that has ended.
+    async fn release(&self, path: &str) -> Result<(), Failure> {
+        let items = self.items(path).await?;
+        let is_held = |item: &&Value| {
+            let finalizers = item["metadata"]["finalizers"].as_array().into_iter().flatten();
+            finalizers.filter_map(Value::as_str).any(|name| name.starts_with("kueue.x-k8s.io/"))
+        };
+        let patches = items.iter().filter(is_held).map(|item| async move {
+            let path = format!("{path}/{}", item["metadata"]["name"].as_str().unwrap_or_default());
+            match self.send(Method::PATCH, &path, &json!({"metadata": {"finalizers": null}})).await
+            {
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                other => other.map(drop),
+            }
+        });
+        stream::iter(patches).buffer_unordered(AT_ONCE).try_for_each(|()| async { Ok(()) }).await?;
         Ok(())
     }
 
@@ -96,11 +131,12 @@ impl Cluster {
         Ok(Bindings { stream: Box::pin(self.0.request_stream(request).await?), line: Vec::new() })
     }
 
-    /// Returns the number of pods on the node that has most.
+    /// Returns the number of pods on the node that has most; fails if a pod of a gang has none.
     pub async fn fullest_node(&self) -> Result<usize, Failure> {
         let mut by_node: BTreeMap<String, usize> = BTreeMap::new();
         for pod in self.items(&pods()).await? {
-            *by_node.entry(pod["spec"]["nodeName"].to_string()).or_default() += 1;
+            let node = pod["spec"]["nodeName"].as_str().ok_or("a gang is not whole")?;
+            *by_node.entry(node.to_owned()).or_default() += 1;
         }
         Ok(by_node.into_values().max().unwrap_or_default())
     }
@@ -115,10 +151,15 @@ impl Cluster {
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Value, kube::Error> {
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let content = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(http::header::CONTENT_TYPE, "application/json")
+            .header(http::header::CONTENT_TYPE, content)
             .body(body)
             .map_err(kube::Error::HttpError)?;
         self.0.request(request).await
@@ -126,7 +167,7 @@ impl Cluster {
 }
 
 /// Rests between two checks of a condition.
-async fn pause() {
+pub async fn pause() {
     tokio::time::sleep(PAUSE).await;
 }
 
@@ -159,6 +200,15 @@ fn pods() -> String {
     format!("/api/v1/namespaces/{NAMESPACE}/pods")
 }
 
-fn pod_groups() -> String {
-    format!("/apis/scheduling.k8s.io/v1beta1/namespaces/{NAMESPACE}/podgroups")
+fn jobs() -> String {
+    of_kind("batch/v1", "jobs")
+}
+
+/// Returns the path of a gang style's PodGroups, if it has any.
+fn pod_groups(gangs: GangStyle) -> Option<String> {
+    gangs.pod_group_api().map(|api| of_kind(api, "podgroups"))
+}
+
+fn of_kind(api: &str, kind: &str) -> String {
+    format!("/apis/{api}/namespaces/{NAMESPACE}/{kind}")
 }

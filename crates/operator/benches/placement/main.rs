@@ -2,8 +2,8 @@
 //! starts, and the time until the last binding counts. `cargo xtask kubernetes bench` runs it beside
 //! other schedulers on the same control plane, and docs/PERFORMANCE.md has the figures.
 //!
-//! Arguments: `--pods N --size N --gangs none|label|native --scheduler NAME [-- COMMAND…]`; without
-//! a command the bindings are posted from here, to the nodes in turn, which no scheduler can beat.
+//! Arguments: `--pods N --size N --gangs STYLE --scheduler NAME [-- COMMAND…]…`; without a command
+//! the bindings are posted from here, to the nodes in turn, which no scheduler can beat.
 
 mod cluster;
 mod pods;
@@ -17,10 +17,12 @@ use serde_json::json;
 
 use crate::cluster::Cluster;
 use crate::pods::{GangStyle, Workload};
-use crate::process::SchedulerProcess;
+use crate::process::SchedulerProcesses;
 
 /// Longest wait for the last binding.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// GPUs of a node, as many as pods of one GPU fit.
+const GPUS: usize = 8;
 
 fn main() -> ExitCode {
     // `cargo bench` and `cargo test` call every bench with options of their own; this one needs a
@@ -56,19 +58,15 @@ fn parse(words: &[String]) -> Result<(Workload, Vec<String>), Failure> {
     let option = |name: &str| {
         options.get(name).copied().ok_or_else(|| Failure::from(format!("{name} is missing")))
     };
-    let gangs = match option("--gangs")? {
-        "none" => GangStyle::None,
-        "label" => GangStyle::Label,
-        "native" => GangStyle::Native,
-        other => return Err(format!("--gangs {other}: expected none, label or native").into()),
-    };
+    let gangs = option("--gangs")?;
+    let gangs = GangStyle::named(gangs).ok_or_else(|| format!("--gangs {gangs}: unknown"))?;
     let workload = Workload {
         pods: option("--pods")?.parse()?,
         size: option("--size")?.parse()?,
         gangs,
         scheduler: option("--scheduler")?.to_owned(),
     };
-    Ok((workload, command.iter().skip(1).cloned().collect()))
+    Ok((workload, command.to_vec()))
 }
 
 /// Measures one workload; returns the result as a line of JSON.
@@ -81,15 +79,9 @@ async fn measure(workload: &Workload, command: &[String]) -> Result<serde_json::
 
     let mut bindings = cluster.bindings().await?;
     let start = Instant::now();
-    let mut process = None;
-    let posting = async {
-        if command.is_empty() {
-            cluster.post_bindings(workload).await
-        } else {
-            process = Some(SchedulerProcess::start(command)?);
-            Ok(())
-        }
-    };
+    let mut processes = SchedulerProcesses::start(command)?;
+    let posting =
+        async { if command.is_empty() { cluster.post_bindings(workload).await } else { Ok(()) } };
     let counting = async {
         let mut first = None;
         for _ in 0..workload.pods {
@@ -98,12 +90,26 @@ async fn measure(workload: &Workload, command: &[String]) -> Result<serde_json::
         }
         Ok::<_, Failure>((first.unwrap_or_default(), start.elapsed()))
     };
-    let both = async { tokio::try_join!(posting, counting) };
-    let ((), (first, last)) = tokio::time::timeout(PATIENCE, both)
+    let watching = async {
+        loop {
+            cluster::pause().await;
+            processes.check()?;
+        }
+    };
+    let all = async {
+        tokio::select! {
+            result = async { tokio::try_join!(posting, counting) } => result,
+            failure = watching => failure,
+        }
+    };
+    let ((), (first, last)) = tokio::time::timeout(PATIENCE, all)
         .await
         .map_err(|_| format!("not all pods have a node after {} s", PATIENCE.as_secs()))??;
-    let used = process.map(SchedulerProcess::end).transpose()?;
+    let used = processes.end()?;
     let fullest = cluster.fullest_node().await?;
+    if fullest > GPUS {
+        return Err(format!("{fullest} pods on a node with {GPUS} GPUs").into());
+    }
     cluster.clear().await?;
     Ok(json!({
         "scheduler": workload.scheduler,

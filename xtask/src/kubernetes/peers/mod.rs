@@ -1,0 +1,195 @@
+//! Schedulers of other projects for `cargo xtask kubernetes bench --peers`: where each comes from, what it needs in a
+//! cluster, and its command lines. Each has the limits on requests of kube-scheduler, and otherwise its own defaults.
+
+mod module;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use self::module::{GoModule, GoPrograms, Replacement};
+use super::cluster::KubernetesTestCluster;
+use super::daemon::KubernetesDaemon;
+use crate::test_cluster::command;
+
+/// Scheduler of another project.
+pub struct Peer {
+    /// Name in the table, and of the way in which its gangs say that they are gangs.
+    pub name: &'static str,
+    /// Name in `schedulerName` of its pods.
+    pub scheduler: &'static str,
+    source: GoPrograms,
+    /// Folders of its resource definitions in the module.
+    definitions: &'static [&'static str],
+    /// Objects that an administrator would create: queues that allow the whole cluster.
+    objects: &'static str,
+    /// Command lines of its programs. `{bin}` is their folder, `{module}` that of the module, `{dir}` the cluster's.
+    commands: &'static [&'static str],
+}
+
+/// All of them, in the order of the table.
+pub static PEERS: [Peer; 3] = [VOLCANO, KUEUE, KAI];
+
+const VOLCANO: Peer = Peer {
+    name: "volcano",
+    scheduler: "volcano",
+    source: GoPrograms {
+        module: GoModule {
+            path: "volcano.sh/volcano",
+            version: "v1.15.0",
+            sum: "h1:dW8hW/FPDqwcJ1GxGfpR/9qToH1t3+ySn+oaiEMfpm4=",
+        },
+        programs: &[("cmd/scheduler", "vc-scheduler")],
+        // The newest that is published; one constant of 1.15 is missing in it.
+        replacement: Some(Replacement {
+            module: GoModule {
+                path: "volcano.sh/apis",
+                version: "v1.14.0",
+                sum: "h1:Rf8wzGFmgzbyg85GO0CxapDDEk/VM3D7QbjbI/sH+OQ=",
+            },
+            added: &[
+                (
+                    "pkg/apis/scheduling/gate.go",
+                    "package scheduling\nconst QueueAllocationGateKey = \"scheduling.volcano.sh/queue-allocation-gate\"\n",
+                ),
+                (
+                    "pkg/apis/scheduling/v1beta1/gate.go",
+                    "package v1beta1\nconst QueueAllocationGateKey = \"scheduling.volcano.sh/queue-allocation-gate\"\n",
+                ),
+            ],
+        }),
+    },
+    definitions: &["config/crd/volcano/bases", "config/crd/jobflow/bases"],
+    objects: include_str!("../conf/peers/volcano-queues.yaml"),
+    commands: &["{bin}/vc-scheduler --kubeconfig={dir}/kubeconfig --leader-elect=false \
+          --scheduler-conf={module}/installer/helm/chart/volcano/config/volcano-scheduler.conf \
+          --kube-api-qps=5000 --kube-api-burst=10000"],
+};
+
+const KUEUE: Peer = Peer {
+    name: "kueue",
+    // It decides when pods may start, and kube-scheduler where.
+    scheduler: "default-scheduler",
+    source: GoPrograms {
+        module: GoModule {
+            path: "sigs.k8s.io/kueue",
+            version: "v0.19.0",
+            sum: "h1:5yCu85qsJhvUVVxE0Csw546DDBcRwUXpBEOmEFlws34=",
+        },
+        programs: &[("cmd/kueue", "kueue")],
+        replacement: None,
+    },
+    definitions: &["config/components/crd/bases"],
+    objects: include_str!("../conf/peers/kueue-queues.yaml"),
+    // The gate needs an API server of its own.
+    commands: &["unshare --mount sh -c {with-etc} {dir}/etc/peers {bin}/kueue \
+          --config=/etc/kueue/config.yaml --feature-gates=VisibilityOnDemand=false --zap-log-level=2"],
+};
+
+const KAI: Peer = Peer {
+    name: "kai",
+    scheduler: "kai-scheduler",
+    source: GoPrograms {
+        module: GoModule {
+            path: "github.com/NVIDIA/KAI-scheduler",
+            version: "v0.12.0",
+            sum: "h1:3rhB0TdbJYNgOiZ6E0cAa+VJnr4srhoigJI/PkY85vI=",
+        },
+        programs: &[("cmd/scheduler", "kai-scheduler"), ("cmd/binder", "kai-binder")],
+        replacement: None,
+    },
+    definitions: &["deployments/kai-scheduler/crds"],
+    objects: include_str!("../conf/peers/kai-queues.yaml"),
+    commands: &[
+        "{bin}/kai-scheduler --qps=5000 --burst=10000",
+        "{bin}/kai-binder --qps=5000 --burst=10000 --metrics-bind-address=0 --health-probe-bind-address=0",
+    ],
+};
+
+/// Finds a scheduler by its name.
+pub fn named(name: &str) -> Result<&'static Peer> {
+    PEERS.iter().find(|peer| peer.name == name).with_context(|| {
+        let names: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
+        format!("{name}: not one of {}", names.join(", "))
+    })
+}
+
+/// Runs a program with a folder laid over `/etc`, which only that program sees: Kueue has fixed paths there.
+const WITH_ETC: &str = r#"mount -t overlay -o "lowerdir=$0:/etc" none /etc && exec "$@""#;
+
+impl Peer {
+    /// Returns its name and version.
+    pub fn title(&self) -> String {
+        format!("{} {}", self.name, self.source.module.version)
+    }
+
+    /// Builds its programs, and creates what they need in the cluster. Returns their command lines, each after a `--`.
+    pub fn install(&self, root: &Path, cluster: &KubernetesTestCluster) -> Result<Vec<String>> {
+        let bin = self.source.ensure(root)?;
+        let module = self.source.module.download(root)?;
+        for folder in self.definitions {
+            let folder = module.join(folder).display().to_string();
+            apply(cluster, &["--filename", &folder], "")?;
+        }
+        let established = "--for=condition=Established";
+        cluster.run(&["kubectl", "wait", established, "--timeout=25s", "crd", "--all"])?;
+        apply(cluster, &["--filename=-"], self.objects)?;
+        if self.objects.contains("\nstatus:") {
+            // States are not created with their objects.
+            apply(cluster, &["--filename=-", "--subresource=status"], self.objects)?;
+        }
+        write_etc(cluster)?;
+        let fill = |word: &str| {
+            let word = word.replace("{bin}", &bin.display().to_string());
+            let word = word.replace("{module}", &module.display().to_string());
+            word.replace("{dir}", cluster.text()).replace("{with-etc}", WITH_ETC)
+        };
+        let mut words = Vec::new();
+        for command in self.commands {
+            words.push("--".to_owned());
+            words.extend(command.split_whitespace().map(fill));
+        }
+        if self.scheduler == "default-scheduler" {
+            words.push("--".to_owned());
+            words.extend(KubernetesDaemon::Scheduler.words(cluster, &cluster.options()?));
+        }
+        Ok(words)
+    }
+}
+
+fn apply(cluster: &KubernetesTestCluster, words: &[&str], input: &str) -> Result<()> {
+    // Some definitions are too long for the annotation that kubectl writes otherwise.
+    let options = ["kubectl", "apply", "--server-side", "--force-conflicts", "--validate=false"];
+    command::with_input(cluster.inside(), &[&options[..], words].concat(), input).map(drop)
+}
+
+/// Writes the files that are laid over `/etc`.
+fn write_etc(cluster: &KubernetesTestCluster) -> Result<()> {
+    let kueue = cluster.dir().join("etc/peers/kueue");
+    let certificates = kueue.join("metrics/certs");
+    fs::create_dir_all(&certificates)?;
+    fs::write(kueue.join("config.yaml"), include_str!("../conf/peers/kueue.yaml"))?;
+    for (from, to) in [("server.crt", "tls.crt"), ("server.key", "tls.key")] {
+        let from = cluster.dir().join("pki").join(from);
+        fs::copy(&from, certificates.join(to)).with_context(|| from.display().to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_starts_a_program_that_is_built() {
+        for peer in &PEERS {
+            let is_started = |program: &str| {
+                let word = format!("{{bin}}/{program}");
+                peer.commands.iter().any(|command| command.split(' ').any(|one| one == word))
+            };
+            assert_eq!(peer.commands.len(), peer.source.programs.len(), "{}", peer.name);
+            assert!(peer.source.programs.iter().all(|(_, name)| is_started(name)), "{}", peer.name);
+        }
+    }
+}
