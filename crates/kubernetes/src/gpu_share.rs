@@ -101,7 +101,7 @@ pub fn holder_key(namespace: &str, node: &str, index: usize) -> ObjectKey {
 /// words which GPU the kubelet gave to the pod, and the second one has the same.
 #[must_use]
 pub fn holder(key: &ObjectKey, node: &str, index: usize, image: &str) -> Value {
-    let limits = json!({RESOURCE: 1, "cpu": "10m", "memory": "32Mi"});
+    let limits = json!({RESOURCE: 1, "cpu": "10m", "memory": "64Mi"});
     let security = json!({
         "allowPrivilegeEscalation": false,
         "readOnlyRootFilesystem": true,
