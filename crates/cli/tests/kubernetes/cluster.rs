@@ -209,6 +209,11 @@ impl TestNamespace<'_> {
         self.cluster.kubectl(&words);
     }
 
+    /// Deletes the pods that a label selector matches, and waits for their end.
+    pub fn delete_all(&self, selector: &str) {
+        self.cluster.kubectl(&["delete", "pods", "--selector", selector, "--namespace", self.name]);
+    }
+
     /// Runs a command in a pod's container.
     pub fn exec(&self, pod: &str, words: &[&str]) {
         let exec = ["exec", pod, "--namespace", self.name, "--"];

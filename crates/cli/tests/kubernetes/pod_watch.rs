@@ -100,7 +100,7 @@ struct View {
     half_since: BTreeMap<String, Instant>,
     /// Bindings of other schedulers, by node.
     rivals: BTreeMap<String, BTreeSet<Time>>,
-    /// Pods whose binding, and whose end, has been counted: each new watch reports them again.
+    /// Ids of pods whose binding, and whose end, has been counted: each new watch reports them again.
     counted: [BTreeSet<String>; 2],
     seen: SeenPods,
 }
@@ -122,7 +122,8 @@ impl View {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let node = pod["spec"]["nodeName"].as_str();
         let labels = &pod["metadata"]["labels"];
-        let Some(gang) = labels["batch.kubernetes.io/job-name"].as_str() else {
+        let names = ["batch.kubernetes.io/job-name", "muster.run/gang"];
+        let Some(gang) = names.iter().find_map(|name| labels[name].as_str()) else {
             if let Some(node) = node {
                 self.rivals.entry(node.to_owned()).or_default().extend(bound_at(pod));
             }
@@ -134,8 +135,9 @@ impl View {
             let phase = pod["status"]["phase"].as_str().unwrap_or_default();
             let known = KnownPod {
                 gang: gang.to_owned(),
-                size: pod["metadata"]["annotations"]["gang-size"]
-                    .as_str()
+                size: ["gang-size", "muster.run/gang-size"]
+                    .iter()
+                    .find_map(|name| pod["metadata"]["annotations"][name].as_str())
                     .map_or(0, |size| size.parse().unwrap()),
                 is_bound: node.is_some(),
                 has_ended: ["Succeeded", "Failed"].contains(&phase),
@@ -143,9 +145,10 @@ impl View {
                 node: node.map(str::to_owned),
                 bound_at: bound_at(pod),
             };
+            let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
             let [bound, ended] = &mut self.counted;
-            self.seen.bindings += usize::from(known.is_bound && bound.insert(name.clone()));
-            if known.has_ended && ended.insert(name.clone()) {
+            self.seen.bindings += usize::from(known.is_bound && bound.insert(uid.to_owned()));
+            if known.has_ended && ended.insert(uid.to_owned()) {
                 let reason = pod["status"]["reason"].as_str().unwrap_or_default();
                 self.note_end(reason, &name, node, bound_at(pod));
             }

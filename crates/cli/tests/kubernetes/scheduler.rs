@@ -1,9 +1,12 @@
 //! `muster scheduler` on a real API server: gangs start whole, a successor takes over, the API server
 //! may restart, and every pod that waits says why.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::cluster::{KubernetesCluster, TestNamespace, pod_spec, success, until};
+use crate::pod_watch::PodWatch;
 use crate::scheduler_process::SchedulerProcess;
 
 /// Returns a pod of a gang.
@@ -53,6 +56,43 @@ fn interleaved_gangs_start_whole_one_after_the_other() {
         }
         until("gang b has its nodes", || namespace.bound("gang=b") == 5);
     }
+}
+
+/// The same again and again, watched from outside: `MUSTER_TEST_REPETITIONS` sets how often.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn no_repetition_leaves_a_part_of_a_gang() {
+    let repetitions = std::env::var("MUSTER_TEST_REPETITIONS");
+    let repetitions: usize = repetitions.map_or(5, |text| text.parse().unwrap());
+    let cluster = KubernetesCluster::here();
+    let _scheduler = SchedulerProcess::active(&cluster);
+    let namespace = cluster.namespace("gangs-again");
+    let watch = PodWatch::start(&cluster, namespace.name());
+    let mut longest = Duration::ZERO;
+    for _ in 0..repetitions {
+        let pods: Vec<Value> = (0..5)
+            .flat_map(|index| ["a", "b"].map(|gang| pod(gang, index, 5, 8, "muster")))
+            .collect();
+        namespace.create_object(&json!({"apiVersion": "v1", "kind": "List", "items": pods}));
+        until("gang a has its nodes", || namespace.bound("gang=a") == 5);
+        assert_eq!(namespace.bound("gang=b"), 0);
+        namespace.delete_all("gang=a");
+        let freed = Instant::now();
+        until("gang b has its nodes", || namespace.bound("gang=b") == 5);
+        longest = longest.max(freed.elapsed());
+        namespace.delete_all("gang=b");
+    }
+    let seen = watch.end();
+    println!(
+        "{repetitions} repetitions: {} bindings, longest half start {:.2} s, {:.2} s from the release to the \
+         other gang at most",
+        seen.bindings,
+        seen.longest_half.as_secs_f32(),
+        longest.as_secs_f32(),
+    );
+    assert_eq!(seen.rejected, 0);
+    // Its five bindings are on their way beside each other.
+    assert!(seen.longest_half < Duration::from_secs(5), "{:?}", seen.longest_half);
 }
 
 /// The reason for all of this: pod by pod, each gang gets a part and none starts.
