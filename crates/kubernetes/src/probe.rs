@@ -23,6 +23,8 @@ pub struct ProbedRank {
     pub rank: u32,
     /// Number of GPUs that its container requests; `None` if its environment does not name them.
     pub gpus: Option<u32>,
+    /// Thousandths of its one GPU that it has a share of; `None` for whole GPUs.
+    pub gpu_share_millis: Option<u32>,
     /// Name of the node of its pod.
     pub node: String,
 }
@@ -141,7 +143,7 @@ fn rank(of: &ProbedRank, processes: &[ProbedProcess], files: &[SeenFile]) -> Opt
         rank: of.rank,
         world_size: own_variable("WORLD_SIZE").and_then(|size| size.parse().ok()),
         gpus: of.gpus,
-        gpu_share_millis: None,
+        gpu_share_millis: of.gpu_share_millis,
         visible: oldest.visible(files),
         memlock_bytes: oldest.memlock_bytes,
         master: first("MASTER_ADDR").map(str::to_owned),
@@ -168,7 +170,7 @@ mod tests {
     }
 
     fn probed(rank: u32, gpus: u32) -> ProbedRank {
-        ProbedRank { rank, gpus: Some(gpus), node: "node1".to_owned() }
+        ProbedRank { rank, gpus: Some(gpus), gpu_share_millis: None, node: "node1".to_owned() }
     }
 
     fn list(text: &str) -> Option<Vec<String>> {

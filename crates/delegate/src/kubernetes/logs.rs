@@ -102,11 +102,12 @@ impl KubernetesScheduler {
             let pod = text("/metadata/name").unwrap_or_default();
             let mut words = program.to_vec();
             words.push(format!("--rank={}", task.rank));
+            let gpus = role.map_or(0, |role| role.gpus.0);
+            if (1..1000).contains(&gpus) {
+                words.extend(["--gpus=1".to_owned(), format!("--gpu-share-millis={gpus}")]);
             // Devices of other vendors have no variable that names them.
-            if let Some(role) =
-                role.filter(|_| task.limits().any(|name| name.starts_with("nvidia.com/")))
-            {
-                words.push(format!("--gpus={}", role.gpus.0 / 1000));
+            } else if task.limits().any(|name| name.starts_with("nvidia.com/")) {
+                words.push(format!("--gpus={}", gpus / 1000));
             }
             words.push(format!("--node={}", text("/spec/nodeName").unwrap_or_default()));
             words.push("--".to_owned());

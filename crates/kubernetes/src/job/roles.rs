@@ -125,16 +125,18 @@ fn role(name: &str, pods: u32, template: &Value) -> JobRole {
         Some(_) if are_tasks => names,
         first => vec![own.or(first.cloned()).unwrap_or_default()],
     };
-    let pod = json!({"metadata": {}, "spec": template["spec"]});
-    let requests =
-        serde_json::from_value::<PodText>(pod).map(|pod| pod.facts().requests).unwrap_or_default();
+    let text = |part: &Value| if part.is_null() { json!({}) } else { part.clone() };
+    let pod = json!({"metadata": text(&template["metadata"]), "spec": text(&template["spec"])});
+    let facts = serde_json::from_value::<PodText>(pod).unwrap_or_default().facts();
+    let requests = facts.requests;
     let tasks = containers.len().max(1) as u64;
+    let share = facts.gpu_share.map_or(0, |asked| u64::from(asked.share.0));
     JobRole {
         name: name.to_owned(),
         pods,
         pods_per_job: pods,
         containers,
-        gpus: GpuMilli(u32::try_from(gpus(&requests) * 1000 / tasks).unwrap_or(u32::MAX)),
+        gpus: GpuMilli(u32::try_from((gpus(&requests) * 1000 + share) / tasks).unwrap_or(u32::MAX)),
         cpus: CpuMilli(u32::try_from(requests.get("cpu") / tasks).unwrap_or(u32::MAX)),
         memory: Bytes(requests.get("memory") / tasks),
     }

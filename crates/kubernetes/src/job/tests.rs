@@ -80,6 +80,19 @@ fn reason_of(view: &JobView) -> (&str, &str) {
 }
 
 #[test]
+fn a_share_of_a_gpu_counts_as_what_it_is() {
+    let job = json!({
+        "metadata": {"name": "notebook", "namespace": "team"},
+        "spec": {"parallelism": 2, "completions": 2, "template": {
+            "metadata": {"annotations": {"muster.run/gpu-share": "0.25"}},
+            "spec": {"containers": [{"name": "main"}]},
+        }},
+    });
+    let [role] = &roles(JobObject { api: BATCH, object: &job })[..] else { panic!("one role") };
+    assert_eq!((role.pods, role.gpus), (2, GpuMilli(250)));
+}
+
+#[test]
 fn a_gang_is_what_its_object_and_pods_say() {
     let view = viewed(&gang(), &[pod(1, [running(), running()]), pod(0, [running(), running()])]);
     assert_eq!(

@@ -22,6 +22,9 @@ pub struct ContainerArgs {
     /// GPUs that the container requests, of a vendor that its environment names
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
+    /// Thousandths of its one GPU that the container has a share of
+    #[arg(long, value_name = "N")]
+    gpu_share_millis: Option<u32>,
     /// Node of the container
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
@@ -49,6 +52,7 @@ pub fn run(args: &ContainerArgs) -> Result<u8> {
     let rank = ProbedRank {
         rank: args.rank.unwrap_or_default(),
         gpus: args.gpus,
+        gpu_share_millis: args.gpu_share_millis,
         node: args.node.clone().unwrap_or_default(),
     };
     let mut shell = ContainerShell::start(&args.command)?;
@@ -129,7 +133,8 @@ mod tests {
             .spawn()
             .unwrap();
         let mut shell = ContainerShell::start(&["env".to_owned()]).unwrap();
-        let probed = ProbedRank { rank: 7, gpus: None, node: "here".to_owned() };
+        let probed =
+            ProbedRank { rank: 7, gpus: None, gpu_share_millis: None, node: "here".to_owned() };
         let mut is_seen = false;
         // A process has its variables once it has started its program.
         for _ in 0..100 {
