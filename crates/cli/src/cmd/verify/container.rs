@@ -161,7 +161,13 @@ mod tests {
     #[test]
     fn a_command_without_a_container_fails() {
         let words = ["sh", "-c", "echo no such pod >&2; exit 1"].map(str::to_owned).to_vec();
-        let args = ContainerArgs { rank: Some(0), gpus: None, node: None, command: words };
+        let args = ContainerArgs {
+            rank: Some(0),
+            gpus: None,
+            gpu_share_millis: None,
+            node: None,
+            command: words,
+        };
         assert_eq!(run(&args).unwrap(), 1);
     }
 }
