@@ -15,7 +15,7 @@ use crate::pod_watch::PodWatch;
 use crate::scheduler_process::SchedulerProcess;
 
 /// Kills of the scheduler that a test run has time for: after each, the next process waits for the
-/// lease. docs/kubernetes.md has the result of more.
+/// lease. docs/kubernetes.md has the result of 100.
 const KILLS: u64 = 3;
 /// Gangs that wait or run at the same time.
 const MAX_JOBS: usize = 5;

@@ -249,7 +249,7 @@ fn resources(job: &JobShape<'_>, role: &Role<'_>) -> Value {
 /// Returns true if the container gets a larger `/dev/shm` than the 64 MB of container runtimes, on
 /// which data loaders and NCCL fail.
 fn has_shared_memory(job: &JobShape<'_>, role: &Role<'_>) -> bool {
-    role.group.task.gpu.devices > 0 || job.input.options.shm_bytes.is_some()
+    !role.group.task.gpu.is_none() || job.input.options.shm_bytes.is_some()
 }
 
 fn volumes(job: &JobShape<'_>, role: &Role<'_>) -> Vec<Value> {
