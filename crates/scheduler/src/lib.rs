@@ -13,6 +13,7 @@ mod agenda;
 mod assignment;
 mod awaited;
 mod batch;
+mod claimants;
 mod devices;
 mod gang;
 mod hold;

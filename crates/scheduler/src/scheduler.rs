@@ -23,7 +23,7 @@ use crate::gang::{Gang, GangKey, Groups, Pod};
 use crate::hold::Place;
 use crate::job;
 use crate::nodes::{Level, NodeTable};
-use crate::observation::{Action, DeviceChange, Observation, PodId};
+use crate::observation::{Action, Observation, PodId};
 use crate::priorities::Priorities;
 use crate::volumes::Volumes;
 
@@ -389,26 +389,7 @@ impl Scheduler {
         }
     }
 
-    fn take_in_devices(&mut self, change: DeviceChange) {
-        match change {
-            DeviceChange::Slice(slice) => self.devices.insert_slice(slice),
-            DeviceChange::SliceGone(name) => self.devices.remove_slice(&name),
-            DeviceChange::Class(class) => self.devices.insert_class(class),
-            DeviceChange::ClassGone(name) => self.devices.remove_class(&name),
-            DeviceChange::Claim(claim) => {
-                let pods = self.devices.insert_claim(claim);
-                self.mark_claimants(&pods);
-            }
-            DeviceChange::ClaimGone(key) => {
-                let pods = self.devices.remove_claim(&key);
-                self.mark_claimants(&pods);
-            }
-            DeviceChange::Template(key, requests) => self.devices.insert_template(key, requests),
-            DeviceChange::TemplateGone(key) => self.devices.remove_template(&key),
-        }
-    }
-
-    fn take_in_node(&mut self, mut facts: NodeFacts) {
+    pub(crate) fn take_in_node(&mut self, mut facts: NodeFacts) {
         self.devices.describe(&mut facts);
         // Most reports of a node are signs of life, which change nothing here.
         if self.nodes.is_same(&facts) {
@@ -561,40 +542,6 @@ impl Scheduler {
             pod.facts.is_ours && pod.place().is_some_and(|place| nodes.contains(place))
         });
         self.dirty.extend(there.map(|pod| self.groups.gang_of(&pod.facts)));
-    }
-
-    /// Has the pods looked at that name a claim of devices which changed.
-    fn mark_claimants(&mut self, pods: &[ObjectKey]) {
-        for key in pods {
-            let Some(pod) = self.pods.get(key) else { continue };
-            if pod.facts.is_ours {
-                self.dirty.insert(self.groups.gang_of(&pod.facts));
-            }
-            if pod.foreign_on.is_some() {
-                self.count_as_foreign(key);
-            }
-        }
-    }
-
-    /// Describes nodes anew whose devices changed, and has the pods looked at that wait for devices.
-    fn sync_devices(&mut self) {
-        self.describe_nodes();
-        if !self.devices.take_is_changed() {
-            return;
-        }
-        let claimants = self.pods.values().filter(|pod| {
-            pod.facts.is_ours && pod.is_waiting() && !pod.facts.device_claims.is_empty()
-        });
-        self.dirty.extend(claimants.map(|pod| self.groups.gang_of(&pod.facts)));
-    }
-
-    /// Describes nodes anew whose devices, or whose selections of devices, changed.
-    pub(crate) fn describe_nodes(&mut self) {
-        for name in self.devices.take_changed_nodes() {
-            if let Some(facts) = self.nodes.facts(&name).cloned() {
-                self.take_in_node(facts);
-            }
-        }
     }
 
     fn mark_users_of(&mut self, claim: &ObjectKey) {

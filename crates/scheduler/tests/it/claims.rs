@@ -109,6 +109,35 @@ fn devices_that_others_have_are_not_given() {
     assert_eq!(cluster.places("counted"), ["counted=plugin"]);
 }
 
+/// The lists of a cluster come in any order: what others have counts when the devices come last, too.
+#[test]
+fn devices_of_others_count_when_they_are_seen_last() {
+    let mut cluster = cluster(&[]);
+    cluster.set_node(bare_node("n"));
+    cluster.create(&claimant("first", "one").spec("schedulerName", json!("other")));
+    cluster.settle();
+    let first = cluster.pod("first").clone();
+    let claim = ObjectKey::new("team", "first-claim-0");
+    let uid = cluster.devices.claims[&claim]["metadata"]["uid"].as_str().unwrap().into();
+    let binding = muster_scheduler::ClaimBinding {
+        claim: muster_scheduler::ClaimId { key: claim, uid },
+        allocation: Some(json!({"devices": {"results": [
+            {"request": "gpus", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"},
+        ]}})),
+    };
+    let id = muster_scheduler::PodId { key: first.key.clone(), uid: first.uid.clone() };
+    assert!(cluster.reserve(&id, &binding));
+    cluster.bind(&id, &"n".into(), None);
+    cluster.settle();
+    cluster.set_slice(slice("n", 2, "NVIDIA H100 80GB HBM3"));
+    cluster.create(&claimant("second", "one"));
+    cluster.create(&claimant("third", "one"));
+    cluster.run(5_000);
+    assert_eq!((cluster.bound("second"), cluster.bound("third")), (1, 0));
+    assert_eq!(cluster.scheduler.counts().refused, 0);
+    assert!(cluster.reported("third").contains("needs 1 GPU"), "{}", cluster.reported("third"));
+}
+
 /// A node has counted and claimed GPUs of one model: neither kind of pod gets those of the other.
 #[test]
 fn counted_and_claimed_gpus_of_one_node_are_told_apart() {
