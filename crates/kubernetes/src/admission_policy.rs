@@ -4,6 +4,7 @@
 
 use serde_json::json;
 
+use crate::mutating_policy::MutatingPolicy;
 use crate::names;
 
 /// Name of all objects.
@@ -120,70 +121,23 @@ impl Pods {
 
 /// Returns the policies as YAML documents.
 pub(crate) fn render(reads_kueue: bool) -> Vec<String> {
-    policies(reads_kueue).iter().flat_map(|policy| [policy.policy(), policy.binding()]).collect()
+    policies(reads_kueue).iter().flat_map(Policy::render).collect()
 }
 
 impl Policy {
-    fn name(&self) -> String {
-        format!("{NAME}-{}", self.name)
-    }
-
-    /// Returns the policy. `Fail`: a Job that is created although it cannot be suspended would pass
-    /// the queue.
-    fn policy(&self) -> String {
+    /// Returns the policy, for namespaces with a queue label, and its binding. `Fail`: a Job that is created
+    /// although it cannot be suspended would pass the queue.
+    fn render(&self) -> [String; 2] {
         let (group, resource) = self.api;
-        format!(
-            "\
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata:
-  name: {name}
-spec:
-  failurePolicy: Fail
-  reinvocationPolicy: Never
-  matchConstraints:
-    resourceRules:
-    - apiGroups: [\"{group}\"]
-      apiVersions: [\"*\"]
-      operations: [\"CREATE\"]
-      resources: [\"{resource}\"]
-  matchConditions:
-  - name: owners
-    expression: {owners}
-  - name: unclaimed
-    expression: {unclaimed}
-  variables:
-  - name: labels
-    expression: 'has(object.metadata.labels) ? object.metadata.labels : {{}}'
-  mutations:
-  - patchType: JSONPatch
-    jsonPatch:
-      expression: {patches}
-",
-            name = self.name(),
-            owners = json!(self.owners),
-            unclaimed = json!(self.is_unclaimed),
-            patches = json!(self.patches.join(" + ")),
-        )
-    }
-
-    /// Returns the binding, which restricts the policy to namespaces with a queue label.
-    fn binding(&self) -> String {
-        format!(
-            "\
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata:
-  name: {name}
-spec:
-  policyName: {name}
-  matchResources:
-    namespaceSelector:
-      matchExpressions:
-      - {{key: {label}, operator: Exists}}
-",
-            name = self.name(),
-            label = names::QUEUE,
-        )
+        let policy = MutatingPolicy {
+            name: &format!("{NAME}-{}", self.name),
+            failure_policy: "Fail",
+            api: [group, "*", resource],
+            conditions: &[("owners", self.owners), ("unclaimed", &self.is_unclaimed)],
+            variables: &[("labels", "has(object.metadata.labels) ? object.metadata.labels : {}")],
+            patches: &self.patches.join(" + "),
+            namespace_label: Some(names::QUEUE),
+        };
+        policy.render()
     }
 }

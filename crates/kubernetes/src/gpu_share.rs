@@ -148,13 +148,13 @@ pub fn holder(key: &ObjectKey, node: &str, index: usize, image: &str) -> Value {
 /// State of a holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HolderState {
-    /// Without a GPU so far; the reason, if the kubelet tells one.
+    /// State before the kubelet has given it a GPU, with the reason if the kubelet tells one.
     Starting(Option<String>),
-    /// Holding the GPU with these ids, as [`names::VISIBLE_GPUS`] takes them.
+    /// State with a GPU: its ids, as [`names::VISIBLE_GPUS`] takes them.
     Holds(Arc<str>),
-    /// Never to have a GPU; the reason.
+    /// State after a failure, with the reason: it never gets a GPU.
     Failed(String),
-    /// On its way out: its GPU is not to be relied on.
+    /// State after a request to delete it: another pod may get its GPU soon.
     Leaving,
 }
 
@@ -203,8 +203,8 @@ struct Waiting {
 
 /// Reads the state of a holder from the pod as the API server prints it.
 #[must_use]
-pub fn holder_state(pod: &Value) -> HolderState {
-    let text: HolderText = serde_json::from_value(pod.clone()).unwrap_or_default();
+pub fn holder_state(pod: Value) -> HolderState {
+    let text: HolderText = serde_json::from_value(pod).unwrap_or_default();
     if text.metadata.deletion_timestamp.is_some() {
         return HolderState::Leaving;
     }
@@ -259,7 +259,7 @@ mod tests {
     /// The kubelet reports the last words of the first container as its message.
     #[test]
     fn a_holder_says_which_gpu_it_has_or_why_it_has_none() {
-        let of = |status: Value| holder_state(&json!({"status": status}));
+        let of = |status: Value| holder_state(json!({"status": status}));
         assert_eq!(of(json!({"phase": "Pending"})), HolderState::Starting(None));
         let waiting = json!({"initContainerStatuses": [
             {"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}},
@@ -277,6 +277,6 @@ mod tests {
             json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no GPU"});
         assert_eq!(of(failed), HolderState::Failed("UnexpectedAdmissionError: no GPU".to_owned()));
         let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-        assert_eq!(holder_state(&leaving), HolderState::Leaving);
+        assert_eq!(holder_state(leaving), HolderState::Leaving);
     }
 }

@@ -1,15 +1,11 @@
 //! Admission policy of the API server that tells the containers of pods with shares of GPUs which GPU they
 //! have: by a variable that the kubelet fills from an annotation, which the scheduler sets with the binding.
 
-use serde_json::json;
-
+use crate::mutating_policy::MutatingPolicy;
 use crate::names::{self, VISIBLE_GPUS};
 
-/// Name of the policy and its binding.
-const NAME: &str = "muster-gpu-share";
-
-/// Returns the policy as YAML documents. `Ignore`: without its variable a pod waits, and says so.
-pub(crate) fn render() -> Vec<String> {
+/// Returns the policy and its binding as YAML documents. `Ignore`: without its variable a pod waits, and says so.
+pub(crate) fn render() -> [String; 2] {
     let named = |key: &str| {
         let holds = |map: &str| format!("(has({map}) && \"{key}\" in {map})");
         format!("{} || {}", holds("object.metadata.annotations"), holds("object.metadata.labels"))
@@ -19,46 +15,16 @@ pub(crate) fn render() -> Vec<String> {
         "has(object.spec.schedulerName) && object.spec.schedulerName == \"{}\"",
         names::SCHEDULER
     );
-    let policy = format!(
-        "\
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata:
-  name: {NAME}
-spec:
-  failurePolicy: Ignore
-  reinvocationPolicy: Never
-  matchConstraints:
-    resourceRules:
-    - apiGroups: [\"\"]
-      apiVersions: [\"v1\"]
-      operations: [\"CREATE\"]
-      resources: [\"pods\"]
-  matchConditions:
-  - name: scheduler
-    expression: {is_ours}
-  - name: share
-    expression: {asks}
-  mutations:
-  - patchType: JSONPatch
-    jsonPatch:
-      expression: {patches}
-",
-        is_ours = json!(is_ours),
-        asks = json!(asks),
-        patches = json!(patches()),
-    );
-    let binding = format!(
-        "\
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata:
-  name: {NAME}
-spec:
-  policyName: {NAME}
-"
-    );
-    vec![policy, binding]
+    let policy = MutatingPolicy {
+        name: "muster-gpu-share",
+        failure_policy: "Ignore",
+        api: ["", "v1", "pods"],
+        conditions: &[("scheduler", &is_ours), ("share", &asks)],
+        variables: &[],
+        patches: &patches(),
+        namespace_label: None,
+    };
+    policy.render()
 }
 
 /// Returns an expression for the patches: each container gets the variable unless it has one of that name.

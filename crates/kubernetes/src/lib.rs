@@ -19,6 +19,7 @@ pub mod inventory;
 pub mod job;
 pub mod kueue;
 pub mod manifest;
+mod mutating_policy;
 pub mod names;
 pub mod node;
 pub mod object;

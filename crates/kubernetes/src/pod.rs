@@ -385,7 +385,7 @@ impl PodText {
             wishes,
             gang: gang.unwrap_or_default(),
             gpu_share: share.ok().flatten(),
-            // Before its binding the annotation is that of a user.
+            // Before the binding, which sets the annotation, a user may have set it.
             shared_gpu: gpu_share::index_of(&self.metadata).filter(|_| is_bound),
             held_gpu: gpu_share::held_by(&self.metadata),
             not_understood,

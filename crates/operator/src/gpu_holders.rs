@@ -21,10 +21,11 @@ const START: Duration = Duration::from_secs(45);
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Executor {
-    /// Has a GPU of a node held for a pod; returns its ids as containers are told them.
+    /// Makes sure that a holder has a GPU of a node for a pod; returns the GPU's ids in the form that
+    /// containers take.
     ///
     /// # Errors
-    /// Why nobody holds it, for users.
+    /// Why no holder has it, for users.
     pub(crate) async fn hold_gpu(
         &self,
         pod: &PodId,
@@ -68,7 +69,7 @@ impl Executor {
         body: &Value,
     ) -> Result<HolderState, kube::Error> {
         match self.client.request::<Value>(get(&core("pods", key))).await {
-            Ok(pod) => return Ok(holder_state(&pod)),
+            Ok(pod) => return Ok(holder_state(pod)),
             Err(error) if code(&error) != Some(404) => return Err(error),
             Err(_) => {}
         }
@@ -79,7 +80,7 @@ impl Executor {
         match self.client.request::<Value>(with_body(Method::POST, &pods, body)).await {
             // Another pod with a share of the same GPU was faster.
             Err(error) if code(&error) == Some(409) => Ok(HolderState::Starting(None)),
-            answer => answer.map(|pod| holder_state(&pod)),
+            answer => answer.map(holder_state),
         }
     }
 

@@ -12,7 +12,7 @@ use muster_kubernetes::pod::PodFacts;
 use muster_model::{JobId, Span, Time};
 
 use crate::gang::{GangKey, Pod, Request};
-use crate::hold::Place;
+use crate::held::Place;
 use crate::job;
 use crate::nodes::Take;
 use crate::observation::{Action, Observation, PodId, WorkloadId};

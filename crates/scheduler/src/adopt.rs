@@ -16,7 +16,7 @@ use muster_model::{
 use crate::assignment::Assignment;
 use crate::batch::{Batch, Placed};
 use crate::gang::{GangKey, Pod};
-use crate::hold::{Place, WHOLE};
+use crate::held::{Place, WHOLE};
 use crate::job;
 use crate::scheduler::Scheduler;
 

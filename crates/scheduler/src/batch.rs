@@ -7,7 +7,7 @@ use muster_kubernetes::object::ObjectKey;
 use muster_model::{AttemptId, JobId, JobSpec};
 
 use crate::gang::GangKey;
-use crate::hold::Place;
+use crate::held::Place;
 
 /// Pods of a gang that are one job of the engine.
 #[derive(Debug)]

@@ -38,9 +38,9 @@ pub(crate) struct Pod {
     /// Node of a binding that the API server has not answered yet, or that is kept for an expected
     /// pod.
     pub(crate) binding: Option<NodeName>,
-    /// Number of the GPU of which it gets a share by that binding, or has got one.
+    /// Number of the GPU of which it gets a share with that binding; it stays after the binding.
     pub(crate) shared_gpu: Option<usize>,
-    /// Node and number of the GPU of which it is known there to have a share.
+    /// Node and number of the GPU for which the table of nodes lists the pod as a sharer.
     pub(crate) sharing: Option<(NodeName, usize)>,
     /// Node on which the pod counts as use from outside.
     pub(crate) foreign_on: Option<NodeName>,

@@ -16,7 +16,7 @@ mod batch;
 mod claimants;
 mod devices;
 mod gang;
-mod hold;
+mod held;
 mod inspect;
 mod job;
 mod local_queues;

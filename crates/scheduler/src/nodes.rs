@@ -14,7 +14,7 @@ use muster_model::{
     Bytes, CpuMilli, Device, DeviceSet, Event, Foreign, GpuMilli, GpuModel, NodeName, NodeSpec,
 };
 
-use crate::hold::{Held, Holder, Place};
+use crate::held::{Held, Holder, Place};
 use crate::observation::PodId;
 use crate::rules::{RuleId, Rules, YES};
 
@@ -261,9 +261,7 @@ impl NodeTable {
         taken: DeviceSet,
     ) -> Option<DeviceSet> {
         let node = self.nodes.get(name)?;
-        let shared = node.held.shared_by(node.of_resource(gpu_share::RESOURCE), |_| true);
-        let held = node.held.in_use().or(node.idle()).or(shared);
-        let free = node.of_resource(resource).minus(held).minus(taken);
+        let free = node.of_resource(resource).minus(node.reserved()).minus(taken);
         let count = u32::try_from(count).ok()?;
         (free.len() >= count).then(|| free.lowest(count))
     }
@@ -299,15 +297,16 @@ impl NodeTable {
         node.held.has_room(device, share).then(|| DeviceSet::one(device))
     }
 
-    /// Returns the number of a shared GPU, which holds after other resources have come.
+    /// Returns the number of a shared GPU among those of its node. It stays the same when the node gets
+    /// devices of other resources, unlike the index of the device.
     pub(crate) fn number_of_shared(&self, place: &Place) -> Option<usize> {
         let device = place.shared()?;
         let node = self.nodes.get(&place.node)?;
         node.of_resource(gpu_share::RESOURCE).iter().position(|one| one == device)
     }
 
-    /// Returns true if the GPU of this number is kept from others.
-    pub(crate) fn is_kept(&self, name: &NodeName, number: usize) -> bool {
+    /// Returns true if a holder has the GPU of this number.
+    pub(crate) fn has_live_holder(&self, name: &NodeName, number: usize) -> bool {
         self.nodes.get(name).is_some_and(|node| node.held.has_live_holder(number))
     }
 
@@ -324,7 +323,7 @@ impl NodeTable {
         }
     }
 
-    /// Records that a pod has a share of the GPU of this number, by its binding.
+    /// Records that a pod is bound with a share of the GPU of this number, or being bound.
     pub(crate) fn add_sharer(&mut self, name: &NodeName, number: usize, pod: &ObjectKey) {
         self.nodes.entry(name.clone()).or_default().held.add_sharer(number, pod);
         self.changed.insert(name.clone());
@@ -335,6 +334,11 @@ impl NodeTable {
             node.held.remove_sharer(number, pod);
             self.changed.insert(name.clone());
         }
+    }
+
+    /// Returns the pods that are bound with a share of a GPU of the node, or being bound.
+    pub(crate) fn sharers(&self, name: &NodeName) -> Vec<ObjectKey> {
+        self.nodes.get(name).map(|node| node.held.sharers().cloned().collect()).unwrap_or_default()
     }
 
     /// Returns the holders that nobody needs any more, each once.
@@ -466,6 +470,13 @@ impl Node {
         self.held.idle(self.of_resource(gpu_share::RESOURCE))
     }
 
+    /// Returns the devices that no further pod may have whole: those that pods of ours have, or are to be
+    /// adopted with, and those of holders.
+    fn reserved(&self) -> DeviceSet {
+        let shared = self.held.shared_by(self.of_resource(gpu_share::RESOURCE), |_| true);
+        self.held.in_use().or(self.idle()).or(shared)
+    }
+
     fn foreign_sum(&self) -> Quantities {
         let mut sum = Quantities::default();
         for (name, units) in self.foreign.values().flat_map(|take| &take.requests.0) {
@@ -488,16 +499,14 @@ impl Node {
         let resources: BTreeSet<&Arc<str>> =
             self.devices.iter().map(|(resource, _)| resource).collect();
         let gpus = self.of_resource(gpu_share::RESOURCE);
-        let kept = self.idle().or(self.held.shared_by(gpus, |pod| self.foreign.contains_key(pod)));
-        // Those of pods that are to be adopted are not free for others, either.
-        let shared = self.held.shared_by(gpus, |_| true);
-        foreign.devices = kept;
+        let of_unknown = self.held.shared_by(gpus, |pod| self.foreign.contains_key(pod));
+        foreign.devices = self.idle().or(of_unknown);
         for resource in resources {
-            let count = |units: u64| u32::try_from(units).unwrap_or(u32::MAX);
             let all = self.of_resource(resource);
+            let count = |units: u64| u32::try_from(units).unwrap_or(u32::MAX);
             let lacking = all.len().saturating_sub(count(facts.allocatable.get(resource)));
             // Those of the highest index, which the engine uses last.
-            let free = all.minus(self.held.in_use()).minus(kept).minus(shared);
+            let free = all.minus(self.reserved());
             let drained = highest(free, lacking);
             let used = highest(free.minus(drained), count(used.get(resource)));
             foreign.drained = foreign.drained.or(drained);

@@ -14,7 +14,7 @@ use muster_model::{
 use crate::assignment::Assignment;
 use crate::batch::Batch;
 use crate::gang::{Gang, GangKey};
-use crate::hold::Place;
+use crate::held::Place;
 use crate::job::{self, Terms};
 use crate::observation::Action;
 use crate::scheduler::Scheduler;
@@ -25,7 +25,7 @@ impl Scheduler {
         self.dissolve_broken(now, key);
         self.leave_old_queue(now, key);
         self.adopt_running(now, key);
-        self.evict_unkept(key);
+        self.evict_without_holder(key);
         self.drain(key);
         let stage = self.admit(now, key);
         let wanted = self.expected_batches(key, stage).unwrap_or_else(|| self.wanted_batches(key));

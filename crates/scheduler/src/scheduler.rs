@@ -20,7 +20,7 @@ use crate::agenda::Agenda;
 use crate::batch::{Batch, Batches, Placed};
 use crate::devices::Devices;
 use crate::gang::{Gang, GangKey, Groups, Pod};
-use crate::hold::Place;
+use crate::held::Place;
 use crate::job;
 use crate::nodes::{Level, NodeTable};
 use crate::observation::{Action, Observation, PodId};
@@ -151,8 +151,8 @@ impl Scheduler {
         self
     }
 
-    /// Lets pods have shares of GPUs, which pods in this namespace hold for them; from before the first
-    /// observation on.
+    /// Gives shares of GPUs to pods that ask for them; pods in this namespace hold the GPUs. To be called
+    /// before the first observation.
     #[must_use]
     pub fn with_holders(mut self, namespace: &str) -> Self {
         self.holders = Some(namespace.into());

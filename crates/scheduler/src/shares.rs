@@ -9,12 +9,12 @@ use muster_kubernetes::pod::PodFacts;
 use muster_model::NodeName;
 
 use crate::gang::{GangKey, Pod};
-use crate::hold::Holder;
+use crate::held::Holder;
 use crate::observation::{Action, PodId};
 use crate::scheduler::Scheduler;
 
 /// Reason of an eviction, for users.
-const UNKEPT: &str = "the pod that kept its GPU from others is gone";
+const HOLDER_LOST: &str = "the pod that held its GPU is gone, so others could get the GPU";
 
 impl Scheduler {
     /// Returns true for a pod that holds a GPU for pods with shares of it.
@@ -22,8 +22,8 @@ impl Scheduler {
         pod.held_gpu.is_some() && self.holders.as_ref() == Some(&pod.key.namespace)
     }
 
-    /// Returns why a pod cannot get the share that it asks for, for users. One that does not exist yet
-    /// is not read yet.
+    /// Returns why a pod cannot get the share that it asks for, for users. A pod that does not exist yet may
+    /// lack the variable: admission adds it when the pod is created.
     pub(crate) fn share_obstacle(&self, pod: &PodFacts) -> Option<String> {
         let asked = pod.gpu_share?;
         if self.holders.is_none() {
@@ -64,7 +64,7 @@ impl Scheduler {
         }
     }
 
-    /// Has the holders deleted that nobody needs any more.
+    /// Asks for the deletion of the holders that no pod needs any more.
     pub(crate) fn free_holders(&mut self) {
         for holder in self.nodes.take_holders_to_free() {
             self.actions.push(Action::FreeGpu { holder });
@@ -94,35 +94,32 @@ impl Scheduler {
     }
 
     fn mark_sharers_on(&mut self, node: &NodeName) {
-        let has_share = |pod: &&Pod| pod.facts.gpu_share.is_some() && pod.place() == Some(node);
-        let gangs: Vec<GangKey> = self
-            .pods
-            .values()
-            .filter(has_share)
-            .map(|pod| self.groups.gang_of(&pod.facts))
-            .collect();
-        for gang in gangs {
-            self.mark(gang);
+        for pod in self.nodes.sharers(node) {
+            if let Some(pod) = self.pods.get(&pod) {
+                self.mark(self.groups.gang_of(&pod.facts));
+            }
         }
     }
 
-    /// Deletes the pods of a gang whose GPU nobody keeps from others any more: it may be given to a pod
-    /// that expects to be alone on it. A report of their binding is newer than that of their holder.
-    pub(crate) fn evict_unkept(&mut self, key: &GangKey) {
+    /// Deletes the pods of a gang whose GPU no holder has any more: a pod that expects to be alone may get
+    /// it. The watch reports a holder before the pods that are bound to its GPU, so none is reported late.
+    pub(crate) fn evict_without_holder(&mut self, key: &GangKey) {
         let Some(gang) = self.gangs.get(key).filter(|_| self.holders.is_some()) else { return };
-        let is_unkept = |pod: &&Pod| {
+        let has_lost_holder = |pod: &&Pod| {
             let number = pod.facts.gpu_share.and(pod.facts.shared_gpu);
             let node = pod.facts.node.as_ref().filter(|node| self.nodes.is_known(node));
             pod.is_running()
-                && number.zip(node).is_some_and(|(number, node)| !self.nodes.is_kept(node, number))
+                && number
+                    .zip(node)
+                    .is_some_and(|(number, node)| !self.nodes.has_live_holder(node, number))
         };
-        let unkept: Vec<ObjectKey> = gang
+        let lost: Vec<ObjectKey> = gang
             .pods
             .iter()
             .filter_map(|pod| self.pods.get(pod))
-            .filter(is_unkept)
+            .filter(has_lost_holder)
             .map(|pod| pod.facts.key.clone())
             .collect();
-        self.evict(&unkept, &Arc::from(UNKEPT));
+        self.evict(&lost, &Arc::from(HOLDER_LOST));
     }
 }

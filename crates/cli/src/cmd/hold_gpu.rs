@@ -1,5 +1,5 @@
 //! `muster __hold-gpu`: the program of the pods that hold a GPU of a Kubernetes node for pods with shares of
-//! it. The kubelet gives the pod a GPU; this says which one, or just waits.
+//! it. The kubelet gives the pod a GPU; the program writes down which one, or waits until the pod is deleted.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ fn ids() -> Result<String> {
     let uuids: Vec<String> = nvml::describe().into_iter().map(|gpu| gpu.uuid).collect();
     match uuids.as_slice() {
         [one] => Ok(one.clone()),
-        // More are those of others: then the runtime restricts no container.
+        // Several mean that the runtime shows all GPUs of the node: which one the pod has is unknown.
         _ => bail!("{VISIBLE_GPUS} names no GPU, and the driver shows {}", uuids.len()),
     }
 }

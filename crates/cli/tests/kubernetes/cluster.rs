@@ -13,6 +13,9 @@ const PATIENCE: &str = "--timeout=120s";
 /// Time limit of a command in seconds, above [`PATIENCE`].
 const COMMAND_SECS: &str = "150";
 
+/// Image of the program on real nodes.
+const PROGRAM_IMAGE: &str = "localhost/muster:1";
+
 /// Longest wait for a condition that kubectl does not know.
 const UNTIL: Duration = Duration::from_secs(60);
 
@@ -109,6 +112,13 @@ impl KubernetesCluster {
     fn ended<'a>(&'a self, verb: &str, name: &'a str) -> Stopped<'a> {
         success(&[verb, name], &self.xtask(&[verb, name]));
         Stopped { cluster: self, name }
+    }
+
+    /// Gives all real nodes an image of the program; returns its name.
+    pub fn program_image(&self) -> &'static str {
+        let words = ["image", PROGRAM_IMAGE, env!("CARGO_BIN_EXE_muster")];
+        success(&words, &self.xtask(&words));
+        PROGRAM_IMAGE
     }
 
     /// Runs `cargo xtask kubernetes` on this cluster.

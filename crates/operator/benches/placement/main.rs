@@ -21,7 +21,7 @@ use crate::process::SchedulerProcesses;
 
 /// Longest wait for the last binding.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// GPUs of a node, as many as pods of one GPU fit.
+/// GPUs of a node: the most pods of one GPU each that fit on it.
 const GPUS: usize = 8;
 
 fn main() -> ExitCode {

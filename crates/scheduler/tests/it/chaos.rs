@@ -83,8 +83,8 @@ struct Run {
     answers: Vec<(Time, Observation)>,
     /// Pods that the API server does not let be bound, until an instant.
     refused: BTreeMap<String, Time>,
-    /// Instants since which pods have shares of GPUs that nobody keeps from others.
-    unkept_since: BTreeMap<ObjectKey, Time>,
+    /// Instants since which pods have shares of GPUs without a holder.
+    without_holder_since: BTreeMap<ObjectKey, Time>,
     /// GPUs of the largest gang.
     largest: u64,
     ends: Vec<(Time, ObjectKey)>,
@@ -125,7 +125,7 @@ impl Run {
             faults: Faults { rival: faults.rival && !has_claims, ..faults },
             has_claims,
             has_shares,
-            unkept_since: BTreeMap::new(),
+            without_holder_since: BTreeMap::new(),
             gangs: BTreeMap::new(),
             largest: gpus.min(6),
             requests: Vec::new(),
@@ -548,19 +548,19 @@ impl Run {
             let is_given_twice = sum > 1_000 && !self.faults.restarts;
             assert!(!is_given_twice, "{sum} thousandths of GPU {number} of {node} are given");
         }
-        let is_unkept = |pod: &&PodFacts| {
+        let has_no_holder = |pod: &&PodFacts| {
             let place = pod.node.as_ref().zip(pod.shared_gpu);
             let holder = place.map(|(node, gpu)| holder_key(SYSTEM, node.as_str(), gpu));
             pod.phase == PodPhase::Active
                 && holder.is_some_and(|key| !self.cluster.pods.contains_key(&key))
         };
-        let unkept: Vec<ObjectKey> =
-            self.cluster.pods.values().filter(is_unkept).map(|pod| pod.key.clone()).collect();
-        self.unkept_since.retain(|pod, _| unkept.contains(pod));
-        for pod in unkept {
-            let since = *self.unkept_since.entry(pod.clone()).or_insert(now);
+        let without: Vec<ObjectKey> =
+            self.cluster.pods.values().filter(has_no_holder).map(|pod| pod.key.clone()).collect();
+        self.without_holder_since.retain(|pod, _| without.contains(pod));
+        for pod in without {
+            let since = *self.without_holder_since.entry(pod.clone()).or_insert(now);
             let limit = 6 * (MAX_DELAY + LONGEST_TICK);
-            assert!(now.since(since).0 < limit, "nobody keeps the GPU of {pod} from others");
+            assert!(now.since(since).0 < limit, "no holder has the GPU of {pod}");
         }
     }
 

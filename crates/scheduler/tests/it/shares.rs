@@ -2,12 +2,12 @@
 
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodPhase;
-use muster_model::{QueueTree, Time};
-use muster_scheduler::{Observation, Scheduler};
+use muster_model::{GpuModel, QueueTree, Time};
+use muster_scheduler::{Action, Observation, Scheduler};
 use serde_json::json;
 
 use crate::cluster::{Cluster, SYSTEM};
-use crate::objects::{job, node, pod, share};
+use crate::objects::{job, labelled_node, node, pod, share};
 
 /// Ends a pod, and lets its controller delete it.
 fn end(cluster: &mut Cluster, name: &str) {
@@ -44,7 +44,9 @@ fn a_whole_pod_waits_until_the_holder_is_gone() {
     cluster.create(&pod("whole", 1));
     end(&mut cluster, "s");
     let actions = cluster.scheduler.step(cluster.now);
-    assert!(!actions.is_empty());
+    let frees = actions.iter().any(|action| matches!(action, Action::FreeGpu { .. }));
+    let binds = actions.iter().any(|action| matches!(action, Action::Bind { .. }));
+    assert_eq!((frees, binds), (true, false), "{actions:?}");
     // The holder is being deleted, and its last process takes its time.
     let mut holder = cluster.pods[&cluster.holders()[0]].clone();
     holder.is_terminating = true;
@@ -81,6 +83,34 @@ fn a_suspended_job_gets_shares() {
     cluster.create_job(&one);
     cluster.run(2_000);
     assert_eq!((cluster.bound("a"), cluster.holders().len()), (2, 1));
+}
+
+/// A quota of one GPU is two halves.
+#[test]
+fn quotas_count_parts_of_gpus() {
+    let mut tree = QueueTree::single();
+    tree.queues[0].quota.insert(GpuModel::from("h100"), 1);
+    let product = json!({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"});
+    let mut cluster = Cluster::with([labelled_node("n", 4, product)], &[], tree);
+    for at in 0..3 {
+        cluster.create(&share(&format!("s-{at}"), "0.5"));
+    }
+    cluster.run(2_000);
+    assert_eq!((cluster.bound("s-"), cluster.holders().len()), (2, 1));
+    assert!(cluster.reported("s-2").contains("quota"), "{}", cluster.reported("s-2"));
+}
+
+#[test]
+fn a_pod_with_priority_gets_the_gpu_once_its_holder_is_gone() {
+    let mut cluster = Cluster::new([node("n", 1)]);
+    for at in 0..2 {
+        cluster.create(&share(&format!("s-{at}"), "0.5"));
+    }
+    cluster.settle();
+    cluster.create(&pod("high", 1).spec("priority", json!(1000)));
+    cluster.run(5_000);
+    assert_eq!((cluster.bound("s-"), cluster.bound("high"), cluster.holders().len()), (0, 1, 0));
+    cluster.assert_no_overcommit();
 }
 
 #[test]

@@ -7,15 +7,13 @@ use serde_json::{Value, json};
 
 use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
 
-/// Image that the test makes of the program.
-const IMAGE: &str = "localhost/muster:1";
 const DEPLOYMENT: &str = "deployment/muster-scheduler";
 const IN_NAMESPACE: [&str; 2] = ["--namespace", "muster-system"];
 
 /// Returns the manifests for a cluster without cluster DNS and service addresses: the pods are told the
 /// address of the API server.
-fn manifests(cluster: &KubernetesCluster, level: &str) -> String {
-    let words = ["init", "kubernetes", "--image", IMAGE, "--level", level];
+fn manifests(cluster: &KubernetesCluster, image: &str, level: &str) -> String {
+    let words = ["init", "kubernetes", "--image", image, "--level", level];
     let program = env!("CARGO_BIN_EXE_muster");
     let text = success(&words, &Command::new(program).args(words).output().unwrap());
     let server = ["config", "view", "--output=jsonpath={.clusters[0].cluster.server}"];
@@ -79,9 +77,8 @@ fn active(cluster: &KubernetesCluster) -> String {
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn the_manifests_run_in_the_cluster_and_their_removal_leaves_pods_alone() {
     let cluster = KubernetesCluster::here();
-    let words = ["image", IMAGE, env!("CARGO_BIN_EXE_muster")];
-    success(&words, &cluster.xtask(&words));
-    let first = manifests(&cluster, "rack=example.com/rack");
+    let image = cluster.program_image();
+    let first = manifests(&cluster, image, "rack=example.com/rack");
     apply(&cluster, &first);
     let namespace = cluster.namespace("installation");
     create_gang(&namespace, "before");
@@ -89,7 +86,7 @@ fn the_manifests_run_in_the_cluster_and_their_removal_leaves_pods_alone() {
 
     // An upgrade replaces both replicas; one of the new ones is active then.
     let old = active(&cluster);
-    let second = manifests(&cluster, "block=example.com/block");
+    let second = manifests(&cluster, image, "block=example.com/block");
     apply(&cluster, &second);
     until("a new replica is active", || !["", &old].contains(&active(&cluster).as_str()));
     create_gang(&namespace, "after");

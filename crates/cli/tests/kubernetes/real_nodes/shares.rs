@@ -3,11 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
+use crate::cluster::{KubernetesCluster, TestNamespace, until};
 use crate::scheduler_process::SchedulerProcess;
 
-/// Image that the test makes of the program.
-const IMAGE: &str = "localhost/muster:1";
 const SYSTEM: &str = "muster-system";
 
 /// Prints the GPU that the process was told, and runs until it is told to end.
@@ -56,10 +54,8 @@ fn holders(cluster: &KubernetesCluster) -> usize {
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn two_pods_share_a_gpu_that_no_other_pod_gets() {
     let cluster = KubernetesCluster::here();
-    let words = ["image", IMAGE, env!("CARGO_BIN_EXE_muster")];
-    success(&words, &cluster.xtask(&words));
-    let _scheduler =
-        SchedulerProcess::active_with(&cluster, &[&format!("--gpu-holder-image={IMAGE}")]);
+    let option = format!("--gpu-holder-image={}", cluster.program_image());
+    let _scheduler = SchedulerProcess::active_with(&cluster, &[&option]);
     let namespace = cluster.namespace("gpu-shares");
     create_share(&namespace, "a", "0.5");
     create_share(&namespace, "b", "0.5");

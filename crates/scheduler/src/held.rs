@@ -44,8 +44,8 @@ pub(crate) struct Held {
     shares: BTreeMap<usize, u32>,
     /// Holders by the number of their GPU among those of the node.
     holders: BTreeMap<usize, Holder>,
-    /// Pods that have a share by their binding, with the number of its GPU: also those that the engine does
-    /// not know yet.
+    /// Pods that are bound with a share, or being bound, with the number of the GPU. The engine may not know
+    /// them yet.
     sharers: BTreeSet<(usize, ObjectKey)>,
     /// Holders whose deletion was requested.
     freed: Vec<PodId>,
@@ -113,6 +113,11 @@ impl Held {
         numbered.filter(|(number, _)| theirs.contains(number)).map(|(_, device)| device).collect()
     }
 
+    /// Returns the pods that are bound with a share, or being bound.
+    pub(crate) fn sharers(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.sharers.iter().map(|(_, pod)| pod)
+    }
+
     fn has_sharer(&self, number: usize) -> bool {
         self.sharers.iter().any(|(one, _)| *one == number)
     }
@@ -126,7 +131,7 @@ impl Held {
         self.freed.retain(|one| one != pod);
     }
 
-    /// Returns true if a holder keeps the GPU of this number from others.
+    /// Returns true if a holder has the GPU of this number.
     pub(crate) fn has_live_holder(&self, number: usize) -> bool {
         self.holders.get(&number).is_some_and(|holder| holder.is_live)
     }
