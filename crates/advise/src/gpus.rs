@@ -22,9 +22,11 @@ pub enum Link {
     None,
     /// NVLink between pairs, through a bridge on top of the cards.
     NvlinkBridge,
-    /// NVLink between all of a machine, or of a rack. PCIe cards of the same name have bridges at
-    /// most.
+    /// NVLink between all of a machine. PCIe cards of the same name have bridges at most.
     Nvlink,
+    /// NVLink between all machines of a rack, which need IMEX to map each other's memory. Source:
+    /// NVIDIA IMEX guide and GPU Operator documentation, ComputeDomains, 2025.
+    NvlinkRack,
     /// AMD's Infinity Fabric between all of a machine.
     InfinityFabric,
 }
@@ -119,9 +121,9 @@ pub const GPUS: &[Gpu] = &[
     mig(&["h20"], 7, Link::Nvlink, None),
     mig(&["gh200"], 7, Link::Nvlink, None),
     mig(&["b200"], 7, Link::Nvlink, Some(true)),
-    mig(&["gb200"], 7, Link::Nvlink, None),
+    mig(&["gb200"], 7, Link::NvlinkRack, None),
     mig(&["b300"], 7, Link::Nvlink, None),
-    mig(&["gb300"], 7, Link::Nvlink, None),
+    mig(&["gb300"], 7, Link::NvlinkRack, None),
     mig(&["rtxpro6000"], 4, Link::None, Some(false)),
     mig(&["rtxpro5000"], 2, Link::None, None),
     mig(&["rtxpro4500"], 2, Link::None, None),
@@ -159,6 +161,11 @@ pub fn find(model: &GpuModel) -> Option<&'static Gpu> {
 /// Returns true if every model is known and AMD's; false for an empty list.
 pub(crate) fn are_amd(models: &[GpuModel]) -> bool {
     !models.is_empty() && models.iter().all(|model| find(model).is_some_and(Gpu::is_amd))
+}
+
+/// Returns true if a model has NVLink between the machines of a rack.
+pub(crate) fn span_racks(models: &[GpuModel]) -> bool {
+    models.iter().any(|model| find(model).is_some_and(|gpu| gpu.link == Link::NvlinkRack))
 }
 
 /// Returns true if every model is AMD's and has compute partitions; false for an empty list.

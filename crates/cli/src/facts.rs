@@ -216,7 +216,7 @@ pub fn parse_value(fact: Fact, text: &str) -> Result<u32, Failure> {
 }
 
 /// Rejects text that would be more than one scalar when written after `name:` in a file.
-fn check_plain(name: &str, text: &str) -> Result<(), Failure> {
+pub fn check_plain(name: &str, text: &str) -> Result<(), Failure> {
     if is_plain(text) {
         Ok(())
     } else {
@@ -231,7 +231,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Converts the first diagnostic about a value from the command line, without a source line.
-fn without_source(complaints: Diagnostics) -> Failure {
+pub fn without_source(complaints: Diagnostics) -> Failure {
     let first = complaints.iter().next().expect("a refusal holds a complaint");
     let failure = if first.label.is_empty() {
         Failure::usage(first.message.clone())

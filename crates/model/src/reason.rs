@@ -1,6 +1,8 @@
 //! Reasons why an element is not running: typed, with the numbers that decided. `report` makes the
 //! text.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -365,7 +367,7 @@ pub struct TopologyGap {
 }
 
 /// Resource that runs out first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiting {
     /// GPUs of the accepted models.
@@ -388,8 +390,16 @@ pub enum Limiting {
         /// the tasks that fit.
         free: Bytes,
     },
-    /// Extra resource of the node (licences, NICs), counted in whole units.
-    Extras,
+    /// Extra resource of one node (licences, NICs), counted in whole units.
+    Extra {
+        /// Name of the resource.
+        name: Arc<str>,
+        /// Units that each task requests.
+        asked: u64,
+        /// Most free units on one node that has GPUs for more tasks than units, beside the tasks that
+        /// fit.
+        free: u64,
+    },
     /// No node satisfies the labels, models or exclusions.
     Constraint,
 }

@@ -1,9 +1,9 @@
-//! Two control planes side by side: `muster compare`. Dimensions that matter for the facts are
+//! Two systems side by side: `muster compare`. Dimensions that matter for the facts are
 //! shown in full, the others in one line each; without facts all are shown in full.
 
 use muster_model::advice::{
-    Compared, Comparison, ComparisonCell, ComparisonVerdict, ControlPlane, FactChanges, FactValue,
-    Facts, PlaneResult, PlaneRole, SupportLevel,
+    Compared, ComparedSystem, Comparison, ComparisonCell, ComparisonVerdict, ControlPlane,
+    FactChanges, FactValue, Facts, PlaneResult, PlaneRole, SupportLevel,
 };
 
 use crate::RenderContext;
@@ -68,11 +68,24 @@ pub fn compare(comparison: &Comparison, detail: CompareDetail, context: RenderCo
         Some(verdict) => text.push_str(&fares(verdict, matter.len(), context)),
         None => text.push_str(&tally(comparison, context)),
     }
-    if comparison.planes.contains(&ControlPlane::Ray) {
-        let note = "ray is compared alone; nodes, quota and topology come from its host: compare the host, too";
+    for note in comparison.planes.iter().filter_map(|system| caveat(*system)) {
         text.push_str(&paragraph(&[("", note.to_owned())], context));
     }
     text
+}
+
+/// Returns what the rating of a system leaves out.
+fn caveat(system: ComparedSystem) -> Option<&'static str> {
+    match system {
+        ComparedSystem::Muster => Some(
+            "muster is rated by itself, on one machine and in what it adds to a cluster; past one machine it runs \
+             on slurm, kubernetes or ray, and what it leaves to them is theirs: compare those, too",
+        ),
+        ComparedSystem::Plane(ControlPlane::Ray) => Some(
+            "ray is compared alone; nodes, quota and topology come from its host: compare the host, too",
+        ),
+        ComparedSystem::Plane(_) => None,
+    }
 }
 
 fn matters_title(count: usize) -> &'static str {
@@ -142,7 +155,7 @@ impl MeasuredLine {
 fn section(
     title: &str,
     rows: &[&Compared],
-    planes: [ControlPlane; 2],
+    planes: [ComparedSystem; 2],
     columns: &Columns,
     context: RenderContext,
 ) -> String {
@@ -167,12 +180,12 @@ fn section(
     text
 }
 
-fn named(plane: ControlPlane, context: RenderContext) -> MeasuredLine {
+fn named(plane: ComparedSystem, context: RenderContext) -> MeasuredLine {
     MeasuredLine::new(plane.name(), Ink::Strong, context)
 }
 
 /// Returns one dimension for a narrow terminal, one control plane below the other.
-fn below(row: &Compared, planes: [ControlPlane; 2], context: RenderContext) -> String {
+fn below(row: &Compared, planes: [ComparedSystem; 2], context: RenderContext) -> String {
     let space = width(context);
     let mut text = indented(&title_lines(row, space - GAP, context), GAP);
     for (plane, cell) in planes.into_iter().zip(&row.cells) {
@@ -278,7 +291,7 @@ fn beside(title: &[MeasuredLine], cells: &[Vec<MeasuredLine>; 2], columns: &Colu
 }
 
 /// Returns one line per dimension; on a narrow terminal, one sentence each.
-fn short(rows: &[&Compared], planes: [ControlPlane; 2], context: RenderContext) -> String {
+fn short(rows: &[&Compared], planes: [ComparedSystem; 2], context: RenderContext) -> String {
     let [left, right] = planes;
     if width(context) < SIDE_BY_SIDE {
         let standing = |cell: &ComparisonCell| cell.standing_today().name();
@@ -298,18 +311,19 @@ fn short(rows: &[&Compared], planes: [ControlPlane; 2], context: RenderContext) 
         .left("DIMENSION", |row| shorten(row.title, space))
         .left(headings[0], |row| standing(&row.cells[0]))
         .left(headings[1], |row| standing(&row.cells[1]))
-        .left(headings[2], |row| row.ahead.map_or("", ControlPlane::name))
+        .left(headings[2], |row| row.ahead.map_or("", ComparedSystem::name))
         .indented(GAP)
         .render(context)
 }
 
-const fn capitals(plane: ControlPlane) -> &'static str {
-    match plane {
-        ControlPlane::None => "NONE",
-        ControlPlane::Slurm => "SLURM",
-        ControlPlane::Kubernetes => "KUBERNETES",
-        ControlPlane::K3s => "K3S",
-        ControlPlane::Ray => "RAY",
+const fn capitals(system: ComparedSystem) -> &'static str {
+    match system {
+        ComparedSystem::Muster => "MUSTER",
+        ComparedSystem::Plane(ControlPlane::None) => "NONE",
+        ComparedSystem::Plane(ControlPlane::Slurm) => "SLURM",
+        ComparedSystem::Plane(ControlPlane::Kubernetes) => "KUBERNETES",
+        ComparedSystem::Plane(ControlPlane::K3s) => "K3S",
+        ComparedSystem::Plane(ControlPlane::Ray) => "RAY",
     }
 }
 
@@ -347,6 +361,7 @@ fn fares_how(fare: &PlaneResult, matter: usize) -> String {
         PlaneRole::Chosen => "chosen",
         PlaneRole::Host => "the host under it",
         PlaneRole::OtherPool => "gets the other pool of nodes",
+        PlaneRole::OnTop => "runs jobs through the answer, or by itself on one machine",
         PlaneRole::NotChosen => "not chosen",
     };
     let ahead = match matter {
@@ -355,7 +370,7 @@ fn fares_how(fare: &PlaneResult, matter: usize) -> String {
     };
     let otherwise = match (fare.role, fare.plane) {
         (PlaneRole::Chosen, _) => String::new(),
-        (_, ControlPlane::None) => {
+        (_, ComparedSystem::Plane(ControlPlane::None)) => {
             "; never chosen for a single workload, only for a site: muster advise --site".to_owned()
         }
         _ if fare.chosen_if.0.is_empty() => String::new(),
@@ -397,7 +412,7 @@ mod tests {
             source: Citation::new(CitedPage::Upstream, "release notes"),
         });
         ComparisonCell {
-            plane,
+            plane: plane.into(),
             standing,
             text: "a reason that is long enough to be wrapped twice or so",
             source,
@@ -406,7 +421,7 @@ mod tests {
     }
 
     fn sample(facts: bool) -> Comparison {
-        let planes = [ControlPlane::Slurm, ControlPlane::Kubernetes];
+        let planes = [ControlPlane::Slurm, ControlPlane::Kubernetes].map(ComparedSystem::from);
         let row = |id, title, matters_for: Vec<Fact>, ahead| Compared {
             id,
             title,
@@ -426,13 +441,13 @@ mod tests {
             },
             fares: [
                 PlaneResult {
-                    plane: ControlPlane::Slurm,
+                    plane: ControlPlane::Slurm.into(),
                     ahead_in: 1,
                     role: PlaneRole::Chosen,
                     chosen_if: FactChanges::default(),
                 },
                 PlaneResult {
-                    plane: ControlPlane::Kubernetes,
+                    plane: ControlPlane::Kubernetes.into(),
                     ahead_in: 0,
                     role: PlaneRole::NotChosen,
                     chosen_if: FactChanges(vec![(Fact::BareMetal, Fact::BareMetal.value(0))]),
@@ -443,7 +458,12 @@ mod tests {
             planes,
             facts: facts.then(|| Facts::default().with(Fact::Nodes, 4)),
             dimensions: vec![
-                row("gang", "all ranks at once, or none of them", given, Some(ControlPlane::Slurm)),
+                row(
+                    "gang",
+                    "all ranks at once, or none of them",
+                    given,
+                    Some(ControlPlane::Slurm.into()),
+                ),
                 row("serving", "endpoints that stay up", Vec::new(), None),
             ],
             verdict,

@@ -657,7 +657,7 @@ mod tests {
         right is pending: capacity
           needs      5 GPUs together (one gang), any model
           free now   3 of 8
-                     not enough of an extra resource is free
+                     needs 2 of intel.com/qat per task; with those placed a node has at most 1 free
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: reservation

@@ -388,7 +388,7 @@ fn limiting(gap: &CapacityGap, context: RenderContext) -> Option<String> {
     }
     let spread =
         gap.gpus_free >= times(gap.gpus_per_task, gap.tasks_needed) && gap.gpus_per_task.0 > 0;
-    match gap.limiting {
+    match &gap.limiting {
         Limiting::Gpus if spread => Some(format!(
             "{} {} free, but fragmented: {} of {} {}",
             gpus(gap.gpus_free),
@@ -410,7 +410,13 @@ fn limiting(gap: &CapacityGap, context: RenderContext) -> Option<String> {
         Limiting::Memory { asked, free } => {
             Some(short_of(gap, (&asked.to_string(), " of memory"), &free.to_string(), context))
         }
-        Limiting::Extras => Some("not enough of an extra resource is free".to_owned()),
+        Limiting::Extra { name, asked: 1, free: 0 } if gap.tasks_placeable == 0 => {
+            Some(format!("no node has a free {name}"))
+        }
+        Limiting::Extra { name, asked, free } => {
+            let of = format!(" of {name}");
+            Some(short_of(gap, (&asked.to_string(), &of), &free.to_string(), context))
+        }
         Limiting::Constraint => {
             Some("no node has the labels and models that it asks for".to_owned())
         }
@@ -473,7 +479,7 @@ mod tests {
         capacity: needs 0.5 GPU, none is free
         capacity: needs 16 CPUs per task, a node has at most 4.5 free
         capacity: 3 of 5 tasks fit: needs 64GiB of memory per task; with those placed a node has at most 1.5GiB free
-        capacity: 3 of 5 tasks fit: not enough of an extra resource is free
+        capacity: 3 of 5 tasks fit: needs 2 of intel.com/qat per task; with those placed a node has at most 1 free
         reservation: would delay 2, which starts at 12:00:20
         reservation: would delay 3[7], which starts at 12:00:20
         kept for another job: free GPUs are kept for job 2, which has been first in its queue for longer than `patience`
@@ -558,7 +564,7 @@ mod tests {
                    needs 64GiB of memory per task; with those placed a node has at most 1.5GiB free []
         needs      5 GPUs together (one gang), any model []
         free now   3 of 8 []
-                   not enough of an extra resource is free []
+                   needs 2 of intel.com/qat per task; with those placed a node has at most 1 free []
         would fit  now, but would delay job 2, which starts at 12:00:20 at the latest [muster explain 2]
                    it fits before that with a time limit of at most 14s []
         would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest [muster explain 3[7]]

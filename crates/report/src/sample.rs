@@ -171,13 +171,13 @@ fn capacities() -> Vec<Reason> {
             beside: vec!["trainer".to_owned()],
             ..gap(Limiting::Gpus)
         }),
-        capacity(CapacityGap { tasks_per_node: Some(2), limiting: cpus, ..single(1000) }),
+        capacity(CapacityGap { tasks_per_node: Some(2), limiting: cpus.clone(), ..single(1000) }),
         capacity(single(8000)),
         capacity(single(1000)),
         capacity(single(500)),
         capacity(CapacityGap { limiting: cpus, ..single(0) }),
         capacity(gap(memory)),
-        capacity(gap(Limiting::Extras)),
+        capacity(gap(Limiting::Extra { name: "intel.com/qat".into(), asked: 2, free: 1 })),
     ]
 }
 

@@ -369,7 +369,7 @@ impl Scheduler {
         let next = gang.suspend_next.take();
         if request == Some(Request::Resume) {
             if is_refused {
-                gang.note_refusal(now);
+                gang.note_refusal(now, None);
             } else {
                 self.counts.resumed += 1;
             }
@@ -401,14 +401,14 @@ impl Scheduler {
         if self.real_pods(key).any(|pod| pod.binding.is_some()) {
             return;
         }
-        if let Some(gang) = self.gangs.get_mut(key) {
-            gang.note_late(now);
-        }
         let reason = if there < size {
             format!("no pod was created for {ARRIVE_WITHIN}; {there} of its {size} exist")
         } else {
             format!("its pods found no nodes within {ARRIVE_WITHIN}")
         };
+        if let Some(gang) = self.gangs.get_mut(key) {
+            gang.note_late(now, &reason);
+        }
         self.suspend(key, &reason);
         self.drop_expected(now, key);
     }

@@ -18,6 +18,7 @@ use crate::batch::{Batch, Placed};
 use crate::gang::{GangKey, Pod};
 use crate::held::{Place, WHOLE};
 use crate::job;
+use crate::rules::RuleId;
 use crate::scheduler::Scheduler;
 
 /// Remaining time of a running pod whose limit has passed: Muster does not enforce limits of pods.
@@ -131,7 +132,7 @@ impl Scheduler {
         spec.time_limit = spec.time_limit.map(left);
         // A pod that runs has its ports and its place; only quantities are counted.
         for group in &mut spec.groups {
-            group.task.extras.retain(|name, _| !name.starts_with("rule/"));
+            group.task.extras.retain(|name, _| !RuleId::is_key(name));
         }
         Some((spec, ranks))
     }

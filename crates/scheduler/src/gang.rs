@@ -130,6 +130,8 @@ pub(crate) struct Gang {
     pub(crate) failures: u32,
     /// Earliest instant of the next start after a refused binding.
     pub(crate) retry_at: Option<Time>,
+    /// Reason of the wait until then, as users read it.
+    pub(crate) retry_reason: Option<Arc<str>>,
     /// Instant since which only a part of the gang is bound.
     pub(crate) partial_since: Option<Time>,
     pub(crate) explained: Option<Explained>,
@@ -154,7 +156,8 @@ impl Gang {
     }
 
     /// Notes a refused binding; the wait until the next start doubles each time, from one second.
-    pub(crate) fn note_refusal(&mut self, now: Time) {
+    pub(crate) fn note_refusal(&mut self, now: Time, reason: Option<Arc<str>>) {
+        self.retry_reason = reason;
         let wait = Span::from_secs(1 << self.failures.min(5)).min(Self::MAX_RETRY);
         self.failures = self.failures.saturating_add(1);
         self.retry_at = Some(now + wait);
@@ -162,7 +165,8 @@ impl Gang {
 
     /// Notes that the pods of its workload did not come; the wait until it is resumed again doubles
     /// each time, from one minute to 32.
-    pub(crate) fn note_late(&mut self, now: Time) {
+    pub(crate) fn note_late(&mut self, now: Time, reason: &str) {
+        self.retry_reason = Some(reason.into());
         let wait = Span::from_secs(60 << self.failures.min(5));
         self.failures = self.failures.saturating_add(1);
         self.retry_at = Some(now + wait);

@@ -19,6 +19,11 @@ use crate::assignment::Assignment;
 use crate::nodes::{NodeTable, Take};
 use crate::rules::{RuleId, YES};
 
+/// Beginnings of the names of resources of which every node has one: a host port, and the place of one
+/// of several pods that must not share a node.
+pub(crate) const PORT: &str = "port/";
+pub(crate) const APART: &str = "apart/";
+
 /// Shape of a pod: pods of one shape are tasks of one group.
 type Shape = (Take, NodeRule);
 
@@ -36,8 +41,8 @@ pub(crate) struct Terms {
 
 /// Returns the resources that a pod takes on its node.
 pub(crate) fn take(pod: &PodFacts) -> Take {
-    let ports = pod.host_ports.iter().map(|port| Arc::from(format!("port/{port}")));
-    let apart = pod.apart.iter().map(|key| Arc::from(format!("apart/{key}")));
+    let ports = pod.host_ports.iter().map(|port| Arc::from(format!("{PORT}{port}")));
+    let apart = pod.apart.iter().map(|key| Arc::from(format!("{APART}{key}")));
     Take {
         requests: pod.requests.clone(),
         singles: ports.chain(apart).collect(),

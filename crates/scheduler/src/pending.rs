@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_engine::EventRefusal;
+use muster_kubernetes::names::PODS;
 use muster_kubernetes::object::ObjectKey;
+use muster_model::reason::Limiting;
 use muster_model::{Reason, Span, Time};
 use muster_report::{RenderContext, Words, explain, reason};
 
 use crate::gang::{Explained, GangKey, Pod};
+use crate::job::{APART, PORT};
 use crate::observation::{Action, PodId};
+use crate::rules::RuleId;
 use crate::scheduler::Scheduler;
 
 /// Wait before the first explanation: most pods start sooner, and need none.
@@ -120,8 +124,28 @@ impl Scheduler {
         let context = RenderContext::plain().at(now).in_words(Words::Pods(&names));
         let text = |given: &Reason| reason::short(given, context);
         match refusal {
-            EventRefusal::NeverStarts(given) | EventRefusal::TooManyPending(given) => text(given),
+            EventRefusal::NeverStarts(given) | EventRefusal::TooManyPending(given) => {
+                text(&in_words_of_pods(given.clone()))
+            }
             other => other.to_string(),
         }
     }
+}
+
+/// Replaces resources that only the engine's jobs have, such as host ports, by words for users.
+pub(crate) fn in_words_of_pods(mut reason: Reason) -> Reason {
+    if let Reason::Capacity(gap) | Reason::NeverFits(gap) = &mut reason
+        && let Limiting::Extra { name, .. } = &mut gap.limiting
+    {
+        if RuleId::is_key(name) {
+            gap.limiting = Limiting::Constraint;
+        } else if **name == *PODS {
+            *name = "pod slot".into();
+        } else if let Some(port) = name.strip_prefix(PORT) {
+            *name = format!("host port {port}").into();
+        } else if name.starts_with(APART) {
+            gap.limiting = Limiting::Nodes;
+        }
+    }
+    reason
 }

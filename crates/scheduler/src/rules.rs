@@ -14,9 +14,17 @@ pub(crate) struct RuleId(usize);
 impl RuleId {
     /// Returns the label, and extra resource, of nodes that satisfy the rule.
     pub(crate) fn key(self) -> Arc<str> {
-        format!("rule/{}", self.0).into()
+        format!("{PREFIX}{}", self.0).into()
+    }
+
+    /// Returns true for a name that [`Self::key`] has made.
+    pub(crate) fn is_key(name: &str) -> bool {
+        name.starts_with(PREFIX)
     }
 }
+
+/// Beginning of all keys.
+const PREFIX: &str = "rule/";
 
 /// Value of the label.
 pub(crate) const YES: &str = "yes";

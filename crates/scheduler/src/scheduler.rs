@@ -373,7 +373,7 @@ impl Scheduler {
                 }
             }
             Observation::Bound(id) => self.note_bound(now, &id),
-            Observation::BindRefused(id, _) => self.note_refused(now, &id),
+            Observation::BindRefused(id, reason) => self.note_refused(now, &id, &reason),
             Observation::PriorityClass(class) => {
                 if self.priorities.insert(class) {
                     self.dirty.extend(self.groups.with_workload());
@@ -573,6 +573,7 @@ impl Scheduler {
         if let Some(known) = self.gangs.get_mut(&gang) {
             known.failures = 0;
             known.retry_at = None;
+            known.retry_reason = None;
         }
         self.dirty.insert(gang);
         if let Some(job) = pod.job {
@@ -594,19 +595,18 @@ impl Scheduler {
         );
     }
 
-    fn note_refused(&mut self, now: Time, id: &PodId) {
+    fn note_refused(&mut self, now: Time, id: &PodId, reason: &str) {
         self.devices.forget_choice(&id.uid);
         let Some(pod) = self.pods.get_mut(&id.key).filter(|pod| pod.facts.uid == id.uid) else {
             return;
         };
-        if pod.binding.take().is_none() {
-            return;
-        }
+        let Some(node) = pod.binding.take() else { return };
         pod.shared_gpu = None;
         self.counts.refused += 1;
         let gang = self.groups.gang_of(&pod.facts);
         if let Some(known) = self.gangs.get_mut(&gang) {
-            known.note_refusal(now);
+            let text = format!("binding {} to {node} was refused: {reason}", id.key.name);
+            known.note_refusal(now, Some(text.into()));
         }
         self.dirty.insert(gang);
         self.note_sharer(&id.key);

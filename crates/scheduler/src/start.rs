@@ -12,10 +12,12 @@ use muster_model::{CommandTarget, ElementId, Event, JobId, Reason, Time};
 use crate::admission::Stage;
 use crate::gang::GangKey;
 use crate::observation::Action;
+use crate::pending::in_words_of_pods;
 use crate::scheduler::Scheduler;
 
-/// Codes of reasons: an annotation that cannot be read, an object that is awaited, and one that has ended
-/// so that the workload never starts (the last two as in Slurm).
+/// Codes of reasons: a start that was refused, an annotation that cannot be read, an object that is
+/// awaited, and one that has ended so that the workload never starts (as in Slurm, but for the second).
+const RETRY: &str = "BeginTime";
 const UNREADABLE: &str = "InvalidAnnotation";
 const OPEN: &str = "Dependency";
 const LOST: &str = "DependencyNeverSatisfied";
@@ -145,7 +147,11 @@ impl Scheduler {
         job: JobId,
     ) -> Option<Explanation> {
         let mut explanation = self.engine.explain(now, ElementId::single(job))?;
-        let waits = self.gangs.get(key).map(|gang| gang.waits.clone()).unwrap_or_default();
+        let gang = self.gangs.get(key);
+        let waits = gang.map(|gang| gang.waits.clone()).unwrap_or_default();
+        let retry_reason = gang
+            .filter(|gang| gang.retry_at.is_some_and(|at| at > now))
+            .and_then(|gang| gang.retry_reason.clone());
         if explanation.state == JobState::Held
             && !self.groups.workload(key).is_some_and(Workload::is_held)
         {
@@ -154,6 +160,11 @@ impl Scheduler {
         }
         if self.batches.get(&job).is_some_and(|batch| batch.is_held) {
             explanation.reasons.splice(0..0, waits);
+        }
+        let reasons = std::mem::take(&mut explanation.reasons);
+        explanation.reasons = reasons.into_iter().map(in_words_of_pods).collect();
+        if let Some(text) = retry_reason {
+            explanation.reasons.insert(0, reason(RETRY, text.to_string()));
         }
         Some(explanation)
     }

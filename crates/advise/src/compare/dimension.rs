@@ -1,7 +1,9 @@
-//! Types of a comparison: [`Dimension`] has an entry per control plane. The contents are in
+//! Types of a comparison: [`Dimension`] has an entry per control plane, and one for Muster. The contents are in
 //! `dimensions`.
 
-use muster_model::advice::{Citation, ComparisonCell, ControlPlane, CurrentSupport, SupportLevel};
+use muster_model::advice::{
+    Citation, ComparedSystem, ComparisonCell, ControlPlane, CurrentSupport, SupportLevel,
+};
 
 use crate::condition::Condition;
 
@@ -20,20 +22,23 @@ pub(crate) struct Dimension {
     /// `None` if it is the same as for Kubernetes, whose API k3s has.
     pub(crate) k3s: Option<DimensionEntry>,
     pub(crate) ray: DimensionEntry,
+    /// Muster's own judgement of itself, by the page that describes it.
+    pub(crate) muster: DimensionEntry,
 }
 
 impl Dimension {
-    /// Returns the cell of a control plane.
-    pub(crate) fn cell(&self, plane: ControlPlane) -> ComparisonCell {
-        let entry = match plane {
-            ControlPlane::None => self.none,
-            ControlPlane::Slurm => self.slurm,
-            ControlPlane::Kubernetes => self.kubernetes,
-            ControlPlane::K3s => self.k3s.unwrap_or(self.kubernetes),
-            ControlPlane::Ray => self.ray,
+    /// Returns the cell of a system.
+    pub(crate) fn cell(&self, system: ComparedSystem) -> ComparisonCell {
+        let entry = match system {
+            ComparedSystem::Muster => self.muster,
+            ComparedSystem::Plane(ControlPlane::None) => self.none,
+            ComparedSystem::Plane(ControlPlane::Slurm) => self.slurm,
+            ComparedSystem::Plane(ControlPlane::Kubernetes) => self.kubernetes,
+            ComparedSystem::Plane(ControlPlane::K3s) => self.k3s.unwrap_or(self.kubernetes),
+            ComparedSystem::Plane(ControlPlane::Ray) => self.ray,
         };
         ComparisonCell {
-            plane,
+            plane: system,
             standing: entry.standing,
             text: entry.text,
             source: entry.source,
@@ -42,7 +47,7 @@ impl Dimension {
     }
 }
 
-/// Support of one dimension by one control plane.
+/// Support of one dimension by one system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DimensionEntry {
     standing: SupportLevel,

@@ -1,22 +1,24 @@
-//! Comparison of two control planes by dimension: which is ahead, whether that matters for given
+//! Comparison of two systems by dimension: which is ahead, whether that matters for given
 //! facts, and the verdict of the rules that advise. The contents are in `dimensions`.
 
 mod dimension;
 mod dimensions;
 mod verdict;
 
-use muster_model::advice::{Compared, Comparison, ControlPlane, Fact, Facts, Ruleset, Thresholds};
+use muster_model::advice::{
+    Compared, ComparedSystem, Comparison, Fact, Facts, Ruleset, Thresholds,
+};
 
 use crate::case::FactsCase;
 use crate::condition::Condition;
 use dimension::Dimension;
 
-/// Compares two control planes. With facts, the dimensions that matter for them come first, and a
-/// verdict gives the advice for these facts and the place of both control planes in it. The caller
-/// rejects the comparison of a control plane with itself.
+/// Compares two systems. With facts, the dimensions that matter for them come first, and a verdict
+/// gives the advice for these facts and the place of both systems in it. The caller rejects the
+/// comparison of a system with itself.
 #[must_use]
 pub fn compare(
-    planes: [ControlPlane; 2],
+    planes: [ComparedSystem; 2],
     facts: Option<&Facts>,
     thresholds: &Thresholds,
     ruleset: Ruleset,
@@ -34,7 +36,7 @@ pub fn compare(
 
 fn compared(
     dimension: &'static Dimension,
-    planes: [ControlPlane; 2],
+    planes: [ComparedSystem; 2],
     case: Option<&FactsCase<'_>>,
 ) -> Compared {
     let cells = planes.map(|plane| dimension.cell(plane));

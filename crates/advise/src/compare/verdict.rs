@@ -1,30 +1,31 @@
-//! Verdict of a comparison: the advice for the facts, and the place of each of the two control
-//! planes in it. Every decision is made by `advise`.
+//! Verdict of a comparison: the advice for the facts, and the place of each of the two systems
+//! in it. Every decision is made by `advise`.
 
 use muster_model::advice::{
-    Compared, ComparisonVerdict, ControlPlane, FactChanges, Facts, Flip, Label, PlaneResult,
-    PlaneRole, Ruleset, Thresholds,
+    Compared, ComparedSystem, ComparisonVerdict, ControlPlane, FactChanges, Facts, Flip, Label,
+    PlaneResult, PlaneRole, Ruleset, Thresholds,
 };
 
 use crate::workload::advise;
 
 /// Returns the verdict for these facts.
 pub(super) fn of(
-    planes: [ControlPlane; 2],
+    planes: [ComparedSystem; 2],
     facts: &Facts,
     thresholds: &Thresholds,
     ruleset: Ruleset,
     dimensions: &[Compared],
 ) -> ComparisonVerdict {
     let advice = advise(facts, thresholds, ruleset);
-    let fare = |plane: ControlPlane| {
+    let fare = |plane: ComparedSystem| {
         let ahead =
             dimensions.iter().filter(|row| !row.matters_for.is_empty() && row.ahead == Some(plane));
         let role = role(&advice.label, plane);
-        let chosen_if = if role == PlaneRole::Chosen {
-            FactChanges::default()
-        } else {
-            nearest(&advice.flips, plane)
+        let chosen_if = match plane {
+            ComparedSystem::Plane(plane) if role != PlaneRole::Chosen => {
+                nearest(&advice.flips, plane)
+            }
+            _ => FactChanges::default(),
         };
         let ahead_in = u32::try_from(ahead.count()).expect("a comparison has few dimensions");
         PlaneResult { plane, ahead_in, role, chosen_if }
@@ -33,9 +34,10 @@ pub(super) fn of(
     ComparisonVerdict { advice: advice.label, fares }
 }
 
-/// Returns the role of a control plane in an answer, from its label: Ray names its host in its
+/// Returns the role of a system in an answer, from its label: Ray names its host in its
 /// addon, and a split fleet names both pools.
-fn role(label: &Label, plane: ControlPlane) -> PlaneRole {
+fn role(label: &Label, system: ComparedSystem) -> PlaneRole {
+    let ComparedSystem::Plane(plane) = system else { return PlaneRole::OnTop };
     let host =
         label.primary == ControlPlane::Ray && label.addon.ends_with(&format!("KubeRay on {plane}"));
     let pool = label.hybrid.as_deref().is_some_and(|hybrid| hybrid.contains("K8s pool"));

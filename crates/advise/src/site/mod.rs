@@ -60,7 +60,7 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
         disputes: disputes::touched(disputes::SITE, &case),
     };
     let operations = operations::of(&case, &site.models);
-    let sharing = sharing::of(&case, &site.models);
+    let sharing = sharing::of(&case, site);
     let notebooks = notebooks::of(&case);
     let workloads = mix::workloads(site, &case);
     SiteAdvice {

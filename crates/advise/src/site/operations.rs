@@ -122,11 +122,30 @@ const PARTS: &[(&str, &[&str])] = &[
     ("Argo", &["Argo CD"]),
 ];
 
+/// Components implied by runs over the nodes of a rack that NVLink connects.
+const IN_RACKS: &[(Condition, &str)] = &[
+    (
+        All(&[ON_KUBERNETES, GANGS]),
+        "DRA driver with ComputeDomains, for NVLink between the nodes of a rack",
+    ),
+    (
+        All(&[SLURM_CHOSEN, GANGS]),
+        "IMEX on every node, started for the nodes of a job, for NVLink between them",
+    ),
+];
+
 /// Components implied by needs that no label names.
 const BROUGHT: &[(Condition, &str)] = &[
     (All(&[ON_KUBERNETES, GANGS, Is(Fact::FleetRdma)]), "Network Operator or RDMA device plugin"),
     (All(&[ON_KUBERNETES, Is(Fact::Notebooks)]), "JupyterHub"),
     (Is(Fact::Tracking), "tracking server such as MLflow"),
+    (
+        All(&[
+            SLURM_CHOSEN,
+            Any(&[Is(Fact::DistributedPython), Is(Fact::Gitops), Is(Fact::MultiCluster)]),
+        ]),
+        "slurmrestd with JWT, for programs that submit",
+    ),
     (All(&[SLURM_CHOSEN, SUBSTRATE, Is(Fact::OperatesSlinky)]), "slurm-operator"),
     (All(&[SLURM_CHOSEN, SUBSTRATE, Is(Fact::OperatesSoperator)]), "Soperator"),
     (All(&[SLURM_CHOSEN, SUBSTRATE, Is(Fact::OperatesSunk)]), "SUNK"),
@@ -185,6 +204,8 @@ pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Operations {
         .flat_map(|(_, parts)| *parts)
         .copied();
     let brought = BROUGHT.iter().filter(|(needed, _)| needed.holds(case)).map(|(_, part)| *part);
+    let racks = IN_RACKS.iter().filter(|(when, _)| gpus::span_racks(models) && when.holds(case));
+    let brought = brought.chain(racks.map(|(_, part)| *part));
     let amd = gpus::are_amd(models);
     for part in own.chain(named).chain(brought).filter_map(|part| on_fleet(part, amd)) {
         if !components.contains(&part) {

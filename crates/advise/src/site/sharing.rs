@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 
 use muster_model::GpuModel;
-use muster_model::advice::{Citation, CitedPage, ControlPlane, Fact, FiredRule, RuleEffect};
+use muster_model::advice::{
+    Citation, CitedPage, ControlPlane, Fact, FiredRule, RuleEffect, SiteProfile,
+};
 
 use crate::case::FactsCase;
 use crate::condition::Condition::{self, All, Any, Chosen, Is, Not};
@@ -112,7 +114,8 @@ const AMD_RULES: &[Rule] = &[Rule::reason(
 )];
 
 /// Returns the statements about sharing of GPUs; empty if the site does not ask for it.
-pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
+pub(crate) fn of(case: &FactsCase<'_>, site: &SiteProfile) -> Vec<FiredRule> {
+    let models = site.models.as_slice();
     // 1. The models decide about MIG, not the facts that were given.
     let known: Vec<(&GpuModel, Option<&'static Gpu>)> =
         models.iter().map(|model| (model, gpus::find(model))).collect();
@@ -134,7 +137,7 @@ pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
     for (model, gpu) in known {
         if !named.contains(&model) {
             named.push(model);
-            fired.push(about(model, gpu));
+            fired.push(about(model, site.nodes_by_model.get(model).copied(), gpu));
         }
     }
     if named.is_empty() {
@@ -146,7 +149,9 @@ pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
 }
 
 /// Returns the statement about a model today, beside the page's.
-fn about(model: &GpuModel, gpu: Option<&Gpu>) -> FiredRule {
+fn about(model: &GpuModel, nodes: Option<u32>, gpu: Option<&Gpu>) -> FiredRule {
+    let on = nodes.map(|nodes| format!(" on {nodes} node{}", if nodes == 1 { "" } else { "s" }));
+    let model = format!("{model}{}", on.unwrap_or_default());
     let (sentence, source) = match gpu {
         None => (
             format!(

@@ -180,6 +180,41 @@ fn the_operator_of_slurm_on_kubernetes_is_the_one_that_runs() {
     }
 }
 
+/// Racks with NVLink between their nodes need what lets the nodes map each other's memory.
+#[test]
+fn racks_of_nvlink_need_imex_or_compute_domains() {
+    let large = [(Fact::FleetNodes, 18), (Fact::FleetGpus, 72), (Fact::Users, 20)];
+    let check = |facts: &[Fact], model: &str, part: &str, expected: bool| {
+        let mut site = site(facts, &large);
+        site.models = vec![model.into()];
+        let components = ask(&site).operations.components;
+        assert_eq!(components.iter().any(|one| one.contains(part)), expected, "{components:?}");
+    };
+    let slurm = [
+        Fact::OperatesSlurm,
+        Fact::Works,
+        Fact::HpcFluent,
+        Fact::FleetBareMetal,
+        Fact::Training,
+        Fact::CoupledTraining,
+    ];
+    check(&slurm, "gb200", "IMEX", true);
+    check(&slurm, "h200", "IMEX", false);
+    let kubernetes = [
+        Fact::OperatesKubernetes,
+        Fact::Works,
+        Fact::KubernetesFluent,
+        Fact::Services,
+        Fact::Training,
+        Fact::CoupledTraining,
+    ];
+    check(&kubernetes, "gb300", "ComputeDomains", true);
+    check(&kubernetes, "b300", "ComputeDomains", false);
+    // Programs that submit do so through Slurm's own API.
+    check(&[Fact::OperatesSlurm, Fact::Works, Fact::Batch], "h100", "slurmrestd", false);
+    check(&[Fact::OperatesSlurm, Fact::Works, Fact::DistributedPython], "h100", "slurmrestd", true);
+}
+
 #[test]
 fn shared_gpus_of_amd_are_partitions() {
     let shared = |models: &[&str]| {

@@ -1,8 +1,9 @@
-//! `muster compare`: compares two control planes. `muster-advise` makes the comparison and
+//! `muster compare`: compares two control planes, or Muster with one. `muster-advise` makes the comparison and
 //! `muster-report` renders it.
 
 use anyhow::Result;
-use muster_model::advice::ControlPlane;
+use clap::ValueEnum as _;
+use muster_model::advice::{ComparedSystem, ControlPlane};
 use muster_report::compare::{CompareDetail, compare};
 
 use crate::app::App;
@@ -10,7 +11,7 @@ use crate::args::OutputArgs;
 use crate::exit::Failure;
 use crate::facts::{FactArgs, RuleArgs};
 
-/// Compare two control planes, dimension by dimension
+/// Compare two control planes, or Muster with one of them, dimension by dimension
 ///
 /// Support is native, by an add-on, weak or none, according to the cited page; if a page is
 /// outdated, the present state follows with its own source. With facts of a workload, the
@@ -20,15 +21,16 @@ use crate::facts::{FactArgs, RuleArgs};
 ///   muster compare slurm kubernetes
 ///   muster compare slurm kubernetes --nodes 8 --tightly-coupled --bare-metal
 ///   muster compare ray slurm --facts workload.yaml
+///   muster compare muster slurm
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct CompareArgs {
-    /// First control plane: none, slurm, kubernetes, k3s or ray
+    /// First system: muster, none, slurm, kubernetes, k3s or ray
     #[arg(value_enum, ignore_case = true, hide_possible_values = true)]
-    one: PlaneArg,
-    /// Second control plane, another one of these
+    one: SystemArg,
+    /// Second system, another one of these
     #[arg(value_enum, ignore_case = true, hide_possible_values = true)]
-    other: PlaneArg,
+    other: SystemArg,
     /// Include dimensions that do not matter for the facts
     #[arg(long)]
     all: bool,
@@ -40,9 +42,11 @@ pub struct CompareArgs {
     output: OutputArgs,
 }
 
-/// Control plane by its name on the command line.
+/// System by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum PlaneArg {
+enum SystemArg {
+    /// This program, with what it rides on
+    Muster,
     /// No scheduler: ssh and conventions
     #[value(aliases = ["ssh", "nothing"])]
     None,
@@ -57,29 +61,28 @@ enum PlaneArg {
     Ray,
 }
 
-impl From<PlaneArg> for ControlPlane {
-    fn from(plane: PlaneArg) -> Self {
-        match plane {
-            PlaneArg::None => ControlPlane::None,
-            PlaneArg::Slurm => ControlPlane::Slurm,
-            PlaneArg::Kubernetes => ControlPlane::Kubernetes,
-            PlaneArg::K3s => ControlPlane::K3s,
-            PlaneArg::Ray => ControlPlane::Ray,
+impl From<SystemArg> for ComparedSystem {
+    fn from(system: SystemArg) -> Self {
+        match system {
+            SystemArg::Muster => ComparedSystem::Muster,
+            SystemArg::None => ControlPlane::None.into(),
+            SystemArg::Slurm => ControlPlane::Slurm.into(),
+            SystemArg::Kubernetes => ControlPlane::Kubernetes.into(),
+            SystemArg::K3s => ControlPlane::K3s.into(),
+            SystemArg::Ray => ControlPlane::Ray.into(),
         }
     }
 }
 
 /// Runs `muster compare`; returns its exit code.
 pub fn run(app: &App, args: &CompareArgs) -> Result<u8> {
-    let planes = [ControlPlane::from(args.one), ControlPlane::from(args.other)];
+    let planes = [ComparedSystem::from(args.one), ComparedSystem::from(args.other)];
     if planes[0] == planes[1] {
-        let others: Vec<&str> = ControlPlane::ALL
-            .iter()
-            .filter(|plane| **plane != planes[0])
-            .map(|plane| plane.name())
-            .collect();
+        let all = SystemArg::value_variants().iter().map(|system| ComparedSystem::from(*system));
+        let others: Vec<&str> =
+            all.filter(|system| *system != planes[0]).map(ComparedSystem::name).collect();
         return Err(Failure::usage(format!("cannot compare {} with itself", planes[0]))
-            .hint(format!("name another control plane: {}", others.join(", ")))
+            .hint(format!("name another one: {}", others.join(", ")))
             .into());
     }
     let mut workload = args.facts.read()?;

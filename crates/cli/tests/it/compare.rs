@@ -107,13 +107,31 @@ fn a_file_of_facts_and_options_over_it() {
     assert_eq!(over["verdict"]["advice"]["primary"], "kubernetes");
 }
 
+/// Muster is compared like the others, and says that it rates itself.
+#[test]
+fn muster_itself_is_compared() {
+    let home = Home::new();
+    let text = home.words("compare muster slurm").ok().stdout;
+    assert!(text.contains("muster is rated by itself"), "{text}");
+    assert!(
+        text.contains("no network policies") || text.contains("without network policies"),
+        "{text}"
+    );
+    let facts: Value = home.words(&format!("compare slurm muster --json {COUPLED}")).json();
+    assert_eq!(facts["planes"], serde_json::json!(["slurm", "muster"]));
+    assert_eq!(facts["verdict"]["fares"][1]["role"], "on-top");
+    assert_eq!(facts["dimensions"][0]["cells"][1]["source"]["page"], "muster");
+    let same = home.words("compare muster muster").code(2);
+    assert!(same.stderr.contains("cannot compare muster with itself"), "{}", same.stderr);
+}
+
 #[test]
 fn mistakes_are_told_exactly() {
     let home = Home::new();
     let same = home.words("compare slurm slurm").code(2);
     assert_eq!(
         same.stderr,
-        "error: cannot compare slurm with itself\nhint: name another control plane: none, kubernetes, k3s, ray\n"
+        "error: cannot compare slurm with itself\nhint: name another one: muster, none, kubernetes, k3s, ray\n"
     );
     let unknown = home.words("compare slrum kubernetes").code(2);
     assert!(

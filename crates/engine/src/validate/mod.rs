@@ -5,7 +5,7 @@ mod advance_reservation;
 use std::sync::Arc;
 
 use muster_model::job::JobSpec;
-use muster_model::reason::Reason;
+use muster_model::reason::{Limiting, Reason};
 use muster_model::{
     CommandTarget, DeviceSet, ElementId, Event, JobId, NodeName, Replicas, Service,
 };
@@ -14,6 +14,7 @@ use muster_policy::Policy;
 use crate::bounds;
 use crate::place::feasibility;
 use crate::place::gap::{self, domains};
+use crate::pool::Pool;
 use crate::refusal::EventRefusal;
 use crate::state::State;
 use crate::state::dependencies::Satisfaction;
@@ -151,10 +152,20 @@ pub(crate) fn validate_spec(state: &State, spec: &JobSpec) -> Result<(), EventRe
     }
     let inside = shape.reservation.as_ref().map(|reservation| state.pool.copy_inside(reservation));
     let pool = inside.as_ref().unwrap_or(&state.pool);
-    let gap = gap::when_idle(pool, state.policy.models(), &shape);
+    let mut gap = gap::when_idle(pool, state.policy.models(), &shape);
+    if let Some(extra) = unknown_extra(pool, spec) {
+        gap.limiting = extra;
+    }
     let together = domains::when_idle(pool, &shape).filter(|_| !gap::is_short(&gap));
     let reason = together.map_or(Reason::NeverFits(Box::new(gap)), Reason::NeverInTopology);
     Err(EventRefusal::NeverStarts(reason))
+}
+
+/// Returns the first extra resource of a job that no node has ever had.
+fn unknown_extra(pool: &Pool, spec: &JobSpec) -> Option<Limiting> {
+    let mut extras = spec.groups.iter().flat_map(|group| &group.task.extras);
+    let (name, asked) = extras.find(|(name, _)| pool.find_extra(name).is_none())?;
+    Some(Limiting::Extra { name: Arc::clone(name), asked: *asked, free: 0 })
 }
 
 fn validate_checkpoint(state: &State, target: CommandTarget) -> Result<(), EventRefusal> {

@@ -109,8 +109,9 @@ fn a_gang_that_mixes_models_keeps_each_models_quota_and_its_users_limit() {
 fn jobs_that_never_fit_are_refused_with_the_missing_resource() {
     let mut east = node_of("a", 4, "h100", 8);
     east.labels.insert("zone".into(), "east".into());
+    east.extras.insert("disk".into(), 2);
     let mut cluster = TestCluster::new(&[east, node_of("b", 4, "h100", 8)]);
-    let rows: [(JobBuilder, Limiting); 6] = [
+    let rows: [(JobBuilder, Limiting); 7] = [
         (job("gpus").tasks(9).gpus(1), Limiting::Gpus),
         (job("nodes").tasks(3).per_node(1).gpus(1), Limiting::Nodes),
         (job("model").gpus(1).models(&["b200"]), Limiting::Constraint),
@@ -123,7 +124,13 @@ fn jobs_that_never_fit_are_refused_with_the_missing_resource() {
             job("extra").with(|spec| {
                 spec.groups[0].task.extras.insert("nic".into(), 1);
             }),
-            Limiting::Extras,
+            Limiting::Extra { name: "nic".into(), asked: 1, free: 0 },
+        ),
+        (
+            job("scarce").with(|spec| {
+                spec.groups[0].task.extras.insert("disk".into(), 3);
+            }),
+            Limiting::Extra { name: "disk".into(), asked: 3, free: 2 },
         ),
         (
             job("cpus").gpus(1).cpus(9),

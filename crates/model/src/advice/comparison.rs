@@ -1,5 +1,7 @@
-//! Comparison of two control planes, dimension by dimension. The entries are in `advise`; this
+//! Comparison of two systems, dimension by dimension. The entries are in `advise`; this
 //! module holds only values.
+
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,11 +35,45 @@ impl SupportLevel {
     }
 }
 
-/// Two control planes compared.
+/// System that is compared: a control plane, or Muster, which is one itself on one machine only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComparedSystem {
+    /// Muster, with what it rides on past one machine.
+    Muster,
+    /// Control plane by itself.
+    #[serde(untagged)]
+    Plane(ControlPlane),
+}
+
+impl ComparedSystem {
+    /// Returns the word on the command line and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ComparedSystem::Muster => "muster",
+            ComparedSystem::Plane(plane) => plane.name(),
+        }
+    }
+}
+
+impl From<ControlPlane> for ComparedSystem {
+    fn from(plane: ControlPlane) -> Self {
+        ComparedSystem::Plane(plane)
+    }
+}
+
+impl fmt::Display for ComparedSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Two systems compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Comparison {
-    /// The two control planes, in the requested order.
-    pub planes: [ControlPlane; 2],
+    /// The two systems, in the requested order.
+    pub planes: [ComparedSystem; 2],
     /// Facts that weight the dimensions; absent when none were given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<FactChanges>")]
@@ -61,18 +97,18 @@ pub struct Compared {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub matters_for: Vec<Fact>,
-    /// Control plane with the better support today; absent when both are equal.
+    /// System with the better support today; absent when both are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ahead: Option<ControlPlane>,
-    /// Both control planes, in the order of `planes`.
+    pub ahead: Option<ComparedSystem>,
+    /// Both systems, in the order of `planes`.
     pub cells: [ComparisonCell; 2],
 }
 
-/// One control plane in one dimension.
+/// One system in one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ComparisonCell {
-    /// Control plane that is rated.
-    pub plane: ControlPlane,
+    /// System that is rated.
+    pub plane: ComparedSystem,
     /// Degree of support according to the page.
     pub standing: SupportLevel,
     /// Reason for the rating.
@@ -108,18 +144,18 @@ pub struct CurrentSupport {
 pub struct ComparisonVerdict {
     /// Label that the advice gives for these facts.
     pub advice: Label,
-    /// Result of each control plane, in the order of `planes`.
+    /// Result of each system, in the order of `planes`.
     pub fares: [PlaneResult; 2],
 }
 
-/// Result of one control plane for given facts.
+/// Result of one system for given facts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlaneResult {
-    /// Control plane that is rated.
-    pub plane: ControlPlane,
+    /// System that is rated.
+    pub plane: ComparedSystem,
     /// Number of dimensions that matter in which it is better than the other.
     pub ahead_in: u32,
-    /// Role of the control plane in the advice.
+    /// Role of the system in the advice.
     pub role: PlaneRole,
     /// Smallest change of facts for which the advice chooses it; empty when it is chosen, or when
     /// the facts of a workload never lead to it.
@@ -131,7 +167,7 @@ fn is_unchanged(changes: &FactChanges) -> bool {
     changes.0.is_empty()
 }
 
-/// Role of a control plane in the advice.
+/// Role of a system in the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlaneRole {
@@ -141,6 +177,8 @@ pub enum PlaneRole {
     Host,
     /// Control plane of the other pool of a split fleet.
     OtherPool,
+    /// Muster, which runs jobs through the answer, or by itself on one machine.
+    OnTop,
     /// No part of the answer.
     NotChosen,
 }

@@ -17,8 +17,8 @@ pub use answer::{
     RuleEffect, SiteAdvice, Warning, WorkloadOnSite,
 };
 pub use comparison::{
-    Compared, Comparison, ComparisonCell, ComparisonVerdict, CurrentSupport, PlaneResult,
-    PlaneRole, SupportLevel,
+    Compared, ComparedSystem, Comparison, ComparisonCell, ComparisonVerdict, CurrentSupport,
+    PlaneResult, PlaneRole, SupportLevel,
 };
 pub use control_plane::{ControlPlane, Label, Ruleset};
 pub use fact::{Contradiction, Fact, FactChanges, FactKind, FactValue, Facts};

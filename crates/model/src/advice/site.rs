@@ -15,6 +15,8 @@ pub struct SiteProfile {
     pub facts: Facts,
     /// GPU models of the fleet, in the order of the file.
     pub models: Vec<GpuModel>,
+    /// Number of nodes with GPUs of each model; empty when the file does not give it.
+    pub nodes_by_model: BTreeMap<GpuModel, u32>,
     /// Needs that the file states, in its order. Implied ones are not among them.
     pub stated: Vec<Fact>,
     /// Kinds of work, in the order of the file.

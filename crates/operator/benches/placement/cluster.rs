@@ -20,6 +20,12 @@ const RECORDS: [(&str, &str); 2] =
     [("kueue.x-k8s.io/v1beta2", "workloads"), ("scheduling.run.ai/v1alpha2", "bindrequests")];
 /// Requests at the same time, as many as the scheduler posts.
 const AT_ONCE: usize = 32;
+/// Tries of a request whose connection fails.
+const TRIES: u32 = 4;
+/// Time over which the API server must be calm before a measurement, and the share of a processor
+/// that it may use then, the request for its metrics included.
+const CALM_PERIOD: Duration = Duration::from_secs(2);
+const CALM_CPU: f64 = 0.2;
 /// Pause between two looks at what is being deleted.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -141,6 +147,29 @@ impl Cluster {
         Ok(by_node.into_values().max().unwrap_or_default())
     }
 
+    /// Waits until the API server has little to do: what it still does for the measurement before
+    /// would count for this one.
+    pub async fn calm(&self) -> Result<(), Failure> {
+        let mut before = self.cpu_secs().await?;
+        loop {
+            tokio::time::sleep(CALM_PERIOD).await;
+            let now = self.cpu_secs().await?;
+            if now - before < CALM_CPU * CALM_PERIOD.as_secs_f64() {
+                return Ok(());
+            }
+            before = now;
+        }
+    }
+
+    /// Returns the processor time that the API server has used.
+    async fn cpu_secs(&self) -> Result<f64, Failure> {
+        let request = Request::get("/metrics").body(Vec::new())?;
+        let text = self.0.request_text(request).await?;
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix("process_cpu_seconds_total "));
+        Ok(value.ok_or("the API server does not say how much processor time it used")?.parse()?)
+    }
+
     async fn items(&self, path: &str) -> Result<Vec<Value>, kube::Error> {
         Ok(self.get(path).await?["items"].as_array().cloned().unwrap_or_default())
     }
@@ -156,13 +185,25 @@ impl Cluster {
         } else {
             "application/json"
         };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(http::header::CONTENT_TYPE, content)
-            .body(body)
-            .map_err(kube::Error::HttpError)?;
-        self.0.request(request).await
+        let mut tries = TRIES;
+        loop {
+            let request = Request::builder()
+                .method(method.clone())
+                .uri(path)
+                .header(http::header::CONTENT_TYPE, content)
+                .body(body.clone())
+                .map_err(kube::Error::HttpError)?;
+            tries -= 1;
+            match self.0.request(request).await {
+                // The server may close a connection that was idle just before it is used again.
+                Err(kube::Error::Service(_)) if tries > 0 => pause().await,
+                // The first try arrived, and its answer was lost.
+                Err(kube::Error::Api(status)) if status.code == 409 && tries + 1 < TRIES => {
+                    return Ok(Value::Null);
+                }
+                answer => return answer,
+            }
+        }
     }
 }
 

@@ -76,6 +76,7 @@ async fn measure(workload: &Workload, command: &[String]) -> Result<serde_json::
     let created = Instant::now();
     cluster.create(workload).await?;
     let create_secs = created.elapsed().as_secs_f64();
+    cluster.calm().await?;
 
     let mut bindings = cluster.bindings().await?;
     let start = Instant::now();

@@ -394,7 +394,12 @@ impl Run {
             // What the old process sent is still on its way; what it would have heard is lost.
             self.reports.clear();
             self.answers.clear();
-            self.cluster.restart_scheduler();
+            let rng = &mut self.rng;
+            self.cluster.restart_with_lists(|listed| {
+                for at in (1..listed.len()).rev() {
+                    listed.swap(at, rng.roll(at as u64 + 1) as usize);
+                }
+            });
             // The new process waits as long as the old one did before it rolls a gang back.
             for gang in self.gangs.values_mut() {
                 gang.half_since = None;

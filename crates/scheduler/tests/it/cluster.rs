@@ -357,26 +357,20 @@ impl Cluster {
 
     /// Starts another scheduler process, which lists everything anew.
     pub fn restart_scheduler(&mut self) {
+        self.restart_with_lists(|_| {});
+    }
+
+    /// Starts a new scheduler, which gets all objects in an order that is arranged for it: lists of
+    /// different kinds come in any order.
+    pub fn restart_with_lists(&mut self, arrange: impl FnOnce(&mut Vec<Observation>)) {
         let scheduler = Scheduler::new(self.levels.clone(), self.tree.clone()).unwrap();
         let scheduler = scheduler.with_holders(SYSTEM);
         let by_local_queues = self.kueue.is_some();
         self.scheduler = if by_local_queues { scheduler.by_local_queues() } else { scheduler };
-        self.devices.tell(&mut self.scheduler);
-        for node in self.nodes.values() {
-            self.scheduler.observe(Observation::Node(Box::new(node.clone())));
-        }
-        for group in &self.groups {
-            self.scheduler.observe(Observation::Group(Box::new(group.clone())));
-        }
-        for key in self.jobs.keys() {
-            let facts = self.job_facts(key);
-            self.scheduler.observe(Observation::Group(Box::new(facts)));
-        }
-        for class in &self.classes {
-            self.scheduler.observe(Observation::PriorityClass(class.clone()));
-        }
-        for pod in self.pods.values() {
-            self.scheduler.observe(Observation::Pod(Box::new(pod.clone())));
+        let mut listed = self.listed();
+        arrange(&mut listed);
+        for observation in listed {
+            self.scheduler.observe(observation);
         }
         if let Some(objects) = self.kueue.clone() {
             // Read again with the nodes, before anything is planned.
@@ -384,6 +378,18 @@ impl Cluster {
             self.scheduler.take_in_all(self.now);
             self.set_kueue(objects);
         }
+    }
+
+    /// Returns all objects as a scheduler that starts is told of them, but for queues.
+    fn listed(&self) -> Vec<Observation> {
+        let nodes = self.nodes.values().map(|node| Observation::Node(Box::new(node.clone())));
+        let groups = self.groups.iter().cloned();
+        let groups = groups.chain(self.jobs.keys().map(|key| self.job_facts(key)));
+        let groups = groups.map(|group| Observation::Group(Box::new(group)));
+        let classes = self.classes.iter().cloned().map(Observation::PriorityClass);
+        let pods = self.pods.values().map(|pod| Observation::Pod(Box::new(pod.clone())));
+        let devices = self.devices.reports().into_iter();
+        devices.chain(nodes).chain(groups).chain(classes).chain(pods).collect()
     }
 
     /// Writes a pod, as the API server reports it.

@@ -10,7 +10,7 @@ use muster_kubernetes::device::slice::SliceText;
 use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{DeviceClaim, PodFacts, PodPhase};
-use muster_scheduler::{ClaimBinding, ClaimId, DeviceChange, Observation, PodId, Scheduler};
+use muster_scheduler::{ClaimBinding, ClaimId, DeviceChange, Observation, PodId};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -110,12 +110,6 @@ impl Objects {
         });
         let claims = self.claims.values().map(report);
         slices.chain(classes).chain(templates).chain(claims).collect()
-    }
-
-    pub fn tell(&self, scheduler: &mut Scheduler) {
-        for report in self.reports() {
-            scheduler.observe(report);
-        }
     }
 
     /// Returns the devices of a claim, as `node/device`.

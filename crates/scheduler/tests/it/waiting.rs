@@ -4,10 +4,10 @@ use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodPhase;
 use muster_model::{QueueSpec, QueueTree};
 use muster_scheduler::Observation;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::objects::{PodBuilder, labelled_node, node, pod};
+use crate::objects::{PodBuilder, labelled_node, node, pod, read_node};
 
 fn check(one: &PodBuilder, expected: &str) {
     let mut cluster = Cluster::new([node("n", 4)]);
@@ -237,4 +237,54 @@ fn users_are_not_flooded() {
     cluster.run(600_000);
     assert!(cluster.reported("w-29").contains("none is free"), "{}", cluster.reported("w-29"));
     assert!(cluster.tellings < 70, "{}", cluster.tellings);
+}
+
+/// A pod whose binding is refused says so until the next try, and no longer.
+#[test]
+fn the_reason_of_a_refusal_is_told() {
+    let mut cluster = Cluster::new([node("n", 1)]);
+    cluster.refuse.insert("p".to_owned());
+    cluster.create(&pod("p", 1));
+    cluster.run(5_000);
+    let reported = cluster.reported("p");
+    assert!(reported.contains("binding p to n was refused: refused"), "{reported}");
+    cluster.refuse.clear();
+    cluster.run(30_000);
+    assert_eq!(cluster.bound("p"), 1);
+    cluster.create(&pod("p-next", 1));
+    cluster.run(5_000);
+    assert!(!cluster.reported("p-next").contains("refused"), "{}", cluster.reported("p-next"));
+}
+
+/// What is short is called what its users call it.
+#[test]
+fn a_scarce_resource_is_named() {
+    let small = read_node(json!({
+        "metadata": {"name": "n", "labels": {}},
+        "status": {"allocatable": {
+            "cpu": "64", "memory": "256Gi", "pods": "4", "example.com/nic": "3",
+        }},
+    }));
+    let container =
+        |name: &str, container: Value| pod(name, 0).with("/spec/containers", json!([container]));
+    let nics = |count: u32| json!({"resources": {"requests": {"example.com/nic": count}}});
+    let port = || json!({"ports": [{"containerPort": 80, "hostPort": 8080}]});
+    let mut cluster = Cluster::new([small]);
+    cluster.create_all([container("nics", nics(2)), container("port", port())]);
+    cluster.settle();
+    cluster.create_all([container("nics-2", nics(2)), container("port-2", port())]);
+    cluster.run(5_000);
+    let told = ["nics-2", "port-2"].map(|pod| cluster.reported(pod));
+    assert!(
+        told[0].contains("needs 2 of example.com/nic per pod, a node has at most 1 free"),
+        "{told:?}"
+    );
+    assert!(told[1].contains("no node has a free host port 8080/TCP"), "{told:?}");
+    cluster.create_all(["a", "b", "c"].map(|name| pod(name, 0)));
+    cluster.run(5_000);
+    assert!(
+        cluster.reported("c").contains("no node has a free pod slot"),
+        "{}",
+        cluster.reported("c")
+    );
 }

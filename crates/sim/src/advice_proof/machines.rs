@@ -42,20 +42,35 @@ pub fn nodes(site: &SiteProfile, assumed: &mut Vec<String>) -> Result<Vec<NodeSp
     assumed.push(format!("{spread}; CPUs and memory are always enough"));
     assumed.push("one switch: all pairs of nodes are equally close".to_owned());
     if site.models.len() > 1 {
-        assumed.push(
-            "all GPUs count as one model: the file does not say which node has which, nor which job needs which"
-                .to_owned(),
-        );
+        let text = match site.nodes_by_model.is_empty() {
+            true => {
+                "all GPUs count as one model: the file does not say which node has which, nor which job needs which"
+            }
+            false => {
+                "every job may use every model, several together too: the file does not say which needs which"
+            }
+        };
+        assumed.push(text.to_owned());
     }
     if site.facts.is(Fact::FleetElastic) {
         assumed
             .push("the number of nodes stays the same, although the fleet is elastic".to_owned());
     }
-    let model = match site.models.as_slice() {
-        [model] => model.clone(),
-        _ => GpuModel::from("gpu"),
-    };
-    Ok((0..nodes).map(|at| node(at, each + u32::from(at < more), &model)).collect())
+    let machines = (0..nodes).zip(models_of_nodes(site, nodes as usize));
+    Ok(machines.map(|(at, model)| node(at, each + u32::from(at < more), &model)).collect())
+}
+
+/// Returns the model of each node, those of one model together.
+fn models_of_nodes(site: &SiteProfile, nodes: usize) -> Vec<GpuModel> {
+    let with = |model: &GpuModel, count: usize| vec![model.clone(); count];
+    match site.models.as_slice() {
+        [model] => with(model, nodes),
+        models if !site.nodes_by_model.is_empty() => models
+            .iter()
+            .flat_map(|model| with(model, site.nodes_by_model[model] as usize))
+            .collect(),
+        _ => with(&GpuModel::from("gpu"), nodes),
+    }
 }
 
 fn node(at: u32, gpus: u32, model: &GpuModel) -> NodeSpec {
@@ -87,4 +102,32 @@ pub fn queues(site: &SiteProfile, assumed: &mut Vec<String>) -> QueueTree {
     tree.queues = (1..=teams).map(|team| QueueSpec::named(&format!("team-{team}"))).collect();
     tree.default_queue = "team-1".into();
     tree
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use muster_model::advice::Facts;
+
+    use super::*;
+
+    #[test]
+    fn each_node_has_the_model_that_the_file_gives_it() {
+        let facts = Facts::default().with(Fact::FleetNodes, 3).with(Fact::FleetGpus, 6);
+        let check = |models: &[&str], counts: &[u32], expected: [&str; 3]| {
+            let models: Vec<GpuModel> = models.iter().map(|model| GpuModel::from(*model)).collect();
+            let nodes_by_model: BTreeMap<GpuModel, u32> =
+                models.iter().cloned().zip(counts.iter().copied()).collect();
+            let site = SiteProfile { facts, models, nodes_by_model, ..SiteProfile::default() };
+            let nodes = nodes(&site, &mut Vec::new()).unwrap();
+            let on: Vec<&str> = nodes.iter().map(|node| node.devices[0].model.as_str()).collect();
+            assert_eq!(on, expected);
+            assert!(nodes.iter().all(|node| node.devices.len() == 2));
+        };
+        check(&["l40s", "h100"], &[2, 1], ["l40s", "l40s", "h100"]);
+        check(&["l40s", "h100"], &[], ["gpu", "gpu", "gpu"]);
+        check(&["h100"], &[], ["h100", "h100", "h100"]);
+        check(&[], &[], ["gpu", "gpu", "gpu"]);
+    }
 }

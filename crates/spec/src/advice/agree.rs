@@ -61,6 +61,7 @@ pub(super) fn settle(site: &mut SiteDocument, problems: &mut Problems) {
         problems.add(contradiction(written, found.one, found.why, found.other));
     }
     devices(written, problems);
+    nodes_by_model(site, problems);
 }
 
 fn contradiction(site: &Written, one: Fact, why: &str, other: Fact) -> Problem {
@@ -100,6 +101,19 @@ fn devices(site: &Written, problems: &mut Problems) {
         let why = format!("a node holds at most {}", DeviceSet::MAX_DEVICES);
         let problem = Problem::new("`fleet.gpus` is more than its nodes can hold");
         problems.add(problem.at(gpus.value, why).also(nodes.value, "in these"));
+    }
+}
+
+/// Reports nodes of the models that are more or fewer than those of the fleet.
+fn nodes_by_model(site: &SiteDocument, problems: &mut Problems) {
+    let sum: u64 = site.nodes_by_model.iter().map(|(_, nodes)| u64::from(*nodes)).sum();
+    let all = u64::from(site.written.facts.get(Fact::FleetNodes));
+    if let (Some(models), Some(nodes)) = (site.models_place, site.written.spot(Fact::FleetNodes))
+        && sum != all
+    {
+        let problem = Problem::new(format!("the models have {sum} nodes, and the fleet {all}"));
+        let why = "each node counts for one model";
+        problems.add(problem.at(models, why).also(nodes.value, "all nodes"));
     }
 }
 

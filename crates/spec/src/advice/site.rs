@@ -21,6 +21,9 @@ use crate::yaml::{self, Node, Value, YamlEntry};
 /// The smallest site file that is enough for advice, on one line.
 const SMALLEST: &str = "{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}";
 
+/// Field of the GPU models.
+const MODELS: &str = "fleet.models";
+
 /// Reads a site file. Needs and facts that other parts imply need not be written: they are set.
 ///
 /// # Errors
@@ -84,13 +87,7 @@ impl SiteDocument {
             });
             match (fact, section, entry.key.as_str()) {
                 (Some(fact), ..) => self.written.read(*fact, fact.name(), entry, problems),
-                (None, "fleet", "models") => {
-                    let models = OneOrMany::<Model>::read(&entry.node, "fleet.models", problems);
-                    self.models = models.map(|models| models.0).unwrap_or_default();
-                    for pair in duplicates(&self.models, |model| model.0.as_str()) {
-                        problems.add(used_twice("models", pair.1.value.0.as_str(), pair));
-                    }
-                }
+                (None, "fleet", "models") => self.models(entry, problems),
                 (None, "fleet", "fabric") => {
                     self.choice(Fact::FleetRdma, "fleet.fabric", &FABRICS, entry, problems)
                 }
@@ -100,6 +97,35 @@ impl SiteDocument {
                 (None, "people", "operates") => self.operates(entry, problems),
                 _ => problems.add(names::unknown_field(section, entry, &known(section))),
             }
+        }
+    }
+
+    /// Reads one model, a list of them, or each with its number of nodes.
+    fn models(&mut self, entry: &YamlEntry, problems: &mut Problems) {
+        match &entry.node.value {
+            Value::Map(models) => {
+                self.models_place = Some(entry.node.place);
+                models.iter().for_each(|one| self.model_with_nodes(one, problems));
+            }
+            _ => {
+                let models = OneOrMany::<Model>::read(&entry.node, MODELS, problems);
+                self.models = models.map(|models| models.0).unwrap_or_default();
+            }
+        }
+        for pair in duplicates(&self.models, |model| model.0.as_str()) {
+            problems.add(used_twice("models", pair.1.value.0.as_str(), pair));
+        }
+    }
+
+    fn model_with_nodes(&mut self, entry: &YamlEntry, problems: &mut Problems) {
+        let place = entry.key_place;
+        let key = Node { place, value: Value::Scalar(entry.key.clone()), quoted: true };
+        let model = Model::read(&key, MODELS, problems);
+        let name = format!("{MODELS}.{}", entry.key);
+        let nodes = Whole::<1, 10_000_000>::read(&entry.node, &name, problems);
+        if let (Some(value), Some(nodes)) = (model, nodes) {
+            self.nodes_by_model.push((value.0.clone(), nodes.0 as u32));
+            self.models.push(Item { value, place });
         }
     }
 
@@ -205,6 +231,7 @@ impl From<SiteDocument> for SiteProfile {
         Self {
             facts: site.written.facts,
             models,
+            nodes_by_model: site.nodes_by_model.into_iter().collect(),
             stated: site.stated,
             mix: site.mix.into_iter().map(entry).collect(),
             thresholds: site.rules.0,

@@ -1,6 +1,7 @@
 //! The fields of the site file, their names and the published schema, made from the tables of facts.
 //! Nothing is read here.
 
+use muster_model::GpuModel;
 use muster_model::advice::Fact;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
@@ -11,6 +12,7 @@ use crate::advice::written::{Rules, WorkloadFacts, Written, describe, question};
 use crate::advice::{names, value};
 use crate::field::{Item, Many, Whole, document, object_schema};
 use crate::job::fields::{JobName, Model};
+use crate::source::Place;
 
 /// Facts without which no boundary of the rules can be evaluated.
 pub(super) const REQUIRED: [Fact; 3] = [Fact::FleetNodes, Fact::FleetGpus, Fact::Users];
@@ -36,6 +38,10 @@ pub(crate) struct SiteDocument {
     pub(super) stated: Vec<Fact>,
     /// GPU models of the fleet.
     pub(super) models: Vec<Item<Model>>,
+    /// Nodes with GPUs of each model; empty if not given.
+    pub(super) nodes_by_model: Vec<(GpuModel, u32)>,
+    /// Place of the nodes by model.
+    pub(super) models_place: Option<Place>,
     /// Kinds of work that run there.
     pub(super) mix: Vec<Item<MixDocument>>,
     /// Thresholds that replace the defaults of the rules.
@@ -63,8 +69,12 @@ fn special(section: &str) -> Vec<(&'static str, &'static str, Schema)> {
         "fleet" => vec![
             (
                 "models",
-                "GPU models of the fleet, such as `h100`, one or a list. They determine whether GPUs can be partitioned by MIG.",
-                schemars::json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }] }),
+                "GPU models of the fleet, such as `h100`, one, a list, or each with its number of nodes. They determine whether GPUs can be partitioned by MIG.",
+                schemars::json_schema!({ "anyOf": [
+                    { "type": "string" },
+                    { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+                    { "type": "object", "additionalProperties": { "type": "integer", "minimum": 1 }, "minProperties": 1 },
+                ] }),
             ),
             (
                 "fabric",

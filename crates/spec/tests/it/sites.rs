@@ -72,6 +72,18 @@ rules: {scheduler-gpus: 24, platform-fte: 0.5}
 }
 
 #[test]
+fn models_may_have_their_numbers_of_nodes() {
+    let text =
+        "fleet: {nodes: 4, gpus: 32, models: {RTXPro6000: 3, h100: 1}}\npeople: {users: 6}\n";
+    let profile = parse_site(text, None).unwrap();
+    let models: Vec<&str> = profile.models.iter().map(|model| model.as_str()).collect();
+    assert_eq!(models, ["rtxpro6000", "h100"], "in the order of the file");
+    let nodes: Vec<u32> =
+        profile.models.iter().map(|model| profile.nodes_by_model[model]).collect();
+    assert_eq!(nodes, [3, 1]);
+}
+
+#[test]
 fn the_examples_and_the_page_are_read() {
     for (text, gpus, work) in [
         (include_str!("../../../../examples/site-two-people.yaml"), 8, 2),
@@ -278,6 +290,15 @@ fn fleets_that_are_refused() {
         ("F, model: h100", "1:29 there is no field `model` | did you mean `models`? | (list)"),
         ("F, models: []", "1:37 `fleet.models` is empty | expected at least one entry"),
         ("F, models: [h100, H100]", "1:44 two models are named `h100` | again here"),
+        ("F, models: {h100: 1, H100: 3}", "1:47 two models are named `h100` | again here"),
+        (
+            "F, models: {h100: 0}",
+            "1:44 `fleet.models.h100` is not a whole number from 1 to 10000000 | the smallest is 1",
+        ),
+        (
+            "F, models: {h100: 2, l40s: 7}",
+            "1:37 the models have 9 nodes, and the fleet 4 | each node counts for one model",
+        ),
         (
             "F, models: [h 100]",
             "1:38 `fleet.models` is not a GPU model | expected a word such as `h100`",

@@ -29,6 +29,10 @@ pub(crate) const FLEET: &[Dimension] = &[
             "light for one owner; as a second control plane it doubles scheduling and loses quota",
             guide("failure mode: Ray as a second, ungoverned control plane"),
         ),
+        muster: native(
+            "one binary, no database to run; on Slurm and Ray nothing beside them, in Kubernetes one deployment",
+            muster("operations.md, kubernetes.md"),
+        ),
     },
     Dimension {
         id: "operating-model",
@@ -42,6 +46,10 @@ pub(crate) const FLEET: &[Dimension] = &[
         ),
         k3s: None,
         ray: native("`ray start` on any machine, a Python program from there", kentino("Ray standalone")),
+        muster: native(
+            "`muster run python train.py`: processes on the host, in a container only where the job names one",
+            muster("jobs.md"),
+        ),
     },
     Dimension {
         id: "gitops",
@@ -52,6 +60,10 @@ pub(crate) const FLEET: &[Dimension] = &[
         kubernetes: native("Argo CD or Flux reconcile everything", comparison("table: GitOps")),
         k3s: None,
         ray: addon("as KubeRay's objects on a Kubernetes host", overview("composition: KubeRay")),
+        muster: weak(
+            "job, queue and site files in a repository, applied by command; in Kubernetes queues are objects",
+            muster("queues.md, kubernetes.md"),
+        ),
     },
     Dimension {
         id: "environments",
@@ -68,6 +80,10 @@ pub(crate) const FLEET: &[Dimension] = &[
         ),
         k3s: None,
         ray: weak("runtime environments install packages at start", upstream("Ray documentation 2026: environments")),
+        muster: addon(
+            "venv, modules or an image, named in the job; the container runtime is the site's",
+            muster("jobs.md"),
+        ),
     },
     Dimension {
         id: "elasticity",
@@ -80,6 +96,10 @@ pub(crate) const FLEET: &[Dimension] = &[
         ray: native(
             "scales workers on pending tasks, as far as its host has nodes",
             kentino("Ray and KubeRay"),
+        ),
+        muster: weak(
+            "nodes are the cluster's: elastic gangs use those that come, nothing here orders any",
+            muster("jobs.md"),
         ),
     },
     Dimension {
@@ -102,6 +122,10 @@ pub(crate) const FLEET: &[Dimension] = &[
         ),
         k3s: None,
         ray: native("actors come and go while the program runs", overview("Ray")),
+        muster: native(
+            "elastic gangs between a minimum and a maximum, restarted at a change; services by command",
+            muster("jobs.md"),
+        ),
     },
     Dimension {
         id: "recovery",
@@ -126,6 +150,10 @@ pub(crate) const FLEET: &[Dimension] = &[
             "tasks and actors are retried; a coupled run needs its checkpoint as anywhere",
             upstream("Ray documentation 2026: fault tolerance"),
         ),
+        muster: weak(
+            "the gang restarts whole, away from the failed node; checkpoints are the program's own here, too",
+            muster("jobs.md"),
+        ),
     },
     Dimension {
         id: "debugging",
@@ -142,6 +170,10 @@ pub(crate) const FLEET: &[Dimension] = &[
         ),
         k3s: None,
         ray: weak("logs per worker on every node, a dashboard over them", muster("tried on Ray 2.60, November 2026")),
+        muster: native(
+            "exit and signal of every rank, logs of all ranks in one command, and verify",
+            muster("jobs.md, verify.md"),
+        ),
     },
     Dimension {
         id: "state",
@@ -166,6 +198,10 @@ pub(crate) const FLEET: &[Dimension] = &[
             "the head's control store is in memory: when it dies, all of it dies, unless Redis is set up",
             upstream("Ray documentation 2026: GCS fault tolerance"),
         ),
+        muster: addon(
+            "one daemon, whose tasks and answers survive it, without a standby; in Kubernetes two replicas with a lease",
+            muster("operations.md, kubernetes.md"),
+        ),
     },
     Dimension {
         id: "multi-cluster",
@@ -179,5 +215,9 @@ pub(crate) const FLEET: &[Dimension] = &[
         ),
         k3s: None,
         ray: absent("a cluster is one cluster", upstream("Ray documentation 2026: clusters")),
+        muster: weak(
+            "one command line and job file for several clusters; no queue over them",
+            muster("jobs.md, site.md"),
+        ),
     },
 ];

@@ -3,7 +3,8 @@
 use muster_model::advice::{Fact, SupportLevel};
 
 use super::super::dimension::{
-    Dimension, SMALL_TEAM, absent, addon, comparison, guide, kentino, native, upstream, weak,
+    Dimension, SMALL_TEAM, absent, addon, comparison, guide, kentino, muster, native, upstream,
+    weak,
 };
 use crate::condition::Condition::Is;
 
@@ -26,6 +27,10 @@ pub(crate) const PEOPLE: &[Dimension] = &[
         ray: absent(
             "every user may do everything; Ray advises a cluster per user",
             upstream("Ray documentation 2026: FAQ"),
+        ),
+        muster: native(
+            "a queue tree with users, groups, limits and budgets; in Kubernetes by namespace",
+            muster("queues.md, kubernetes.md"),
         ),
     },
     Dimension {
@@ -56,6 +61,10 @@ pub(crate) const PEOPLE: &[Dimension] = &[
             "anyone who reaches its ports can run code on all of it",
             upstream("Ray documentation 2026: security"),
         ),
+        muster: weak(
+            "accounts, control groups and device rules on one machine, without network policies; in a cluster what that has",
+            muster("isolation.md"),
+        ),
     },
     Dimension {
         id: "quota",
@@ -75,6 +84,10 @@ pub(crate) const PEOPLE: &[Dimension] = &[
             "no quota: beside another control plane it loses the other's",
             guide("failure modes, 3; overview, failure modes, 1"),
         ),
+        muster: native(
+            "quota by GPU model, with borrowing, and fair share of GPU time that decays; on Slurm what Slurm has",
+            muster("queues.md, slurm.md"),
+        ),
     },
     Dimension {
         id: "accounting",
@@ -91,5 +104,9 @@ pub(crate) const PEOPLE: &[Dimension] = &[
         ),
         k3s: None,
         ray: absent("a dashboard of the present", upstream("Ray documentation 2026: observability")),
+        muster: native(
+            "GPU-hours given and used, by user, queue and job; on Slurm from sacct, on Kubernetes only what decays",
+            muster("operations.md, slurm.md"),
+        ),
     },
 ];

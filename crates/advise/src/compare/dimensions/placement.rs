@@ -34,6 +34,10 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
             "placement groups are whole inside one Ray cluster; its own nodes come one by one from the host",
             guide("the load-bearing invariant"),
         ),
+        muster: native(
+            "whole or not at all, also as scheduler in Kubernetes; verify tests that it started whole",
+            muster("jobs.md, kubernetes.md, verify.md"),
+        ),
     },
     Dimension {
         id: "launch",
@@ -50,6 +54,10 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         ),
         k3s: None,
         ray: native("Ray Train wraps torch and FSDP", overview("Ray")),
+        muster: native(
+            "starts every task with rank, world size and address for torch.distributed; MPI programs need their own starter",
+            muster("jobs.md"),
+        ),
     },
     Dimension {
         id: "topology",
@@ -76,6 +84,10 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         ),
         k3s: None,
         ray: weak("packs or spreads over nodes, without regard to switches", upstream("Ray documentation 2026: placement groups")),
+        muster: native(
+            "levels as labels of nodes, required or preferred; on Slurm what topology.conf says",
+            muster("jobs.md, slurm.md"),
+        ),
     },
     Dimension {
         id: "interconnect",
@@ -94,6 +106,10 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         ray: weak(
             "as far as its host exposes it; workers without RDMA run NCCL on TCP",
             overview("failure modes, 3"),
+        ),
+        muster: addon(
+            "what host or cluster exposes; verify says whether NCCL took it or fell back to TCP",
+            muster("verify.md"),
         ),
     },
     Dimension {
@@ -121,6 +137,10 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         ),
         k3s: None,
         ray: weak("packs by declared numbers; tasks are not confined to them", upstream("Ray documentation 2026: FAQ")),
+        muster: native(
+            "places where least of the free GPUs becomes useless for the expected jobs; on Slurm as Slurm does",
+            muster("queues.md, slurm.md"),
+        ),
     },
     Dimension {
         id: "gpus",
@@ -142,6 +162,10 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         ),
         k3s: None,
         ray: weak("a number per task and CUDA_VISIBLE_DEVICES; not enforced", upstream("Ray documentation 2026: FAQ")),
+        muster: native(
+            "whole GPUs by model, MIG and shares, found by NVML on one machine, by the cluster's means elsewhere",
+            muster("inventory.md, operations.md"),
+        ),
     },
     Dimension {
         id: "sharing",
@@ -163,6 +187,10 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         ),
         k3s: None,
         ray: weak("fractions of a GPU are book-keeping only", upstream("Ray documentation 2026: FAQ")),
+        muster: native(
+            "MIG, and shares of a GPU that isolate nothing; in Kubernetes by a pod that holds the GPU",
+            muster("isolation.md, kubernetes.md"),
+        ),
     },
     Dimension {
         id: "backfill",
@@ -179,6 +207,10 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         ),
         k3s: None,
         ray: absent("no priorities and no time limits", upstream("Ray documentation 2026: FAQ")),
+        muster: native(
+            "from time limits or predicted run times; what is reserved is not delayed. On Slurm what Slurm does",
+            muster("queues.md, proof.md"),
+        ),
     },
     Dimension {
         id: "latency",
@@ -197,6 +229,10 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         ray: native(
             "milliseconds once the cluster is up; minutes when its nodes must come first",
             muster("measured on Ray 2.60, November 2026"),
+        ),
+        muster: native(
+            "some 10 ms on one machine if a GPU is free; elsewhere the cluster's own time",
+            muster("PERFORMANCE.md"),
         ),
     },
 ];

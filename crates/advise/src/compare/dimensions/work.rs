@@ -28,6 +28,10 @@ pub(crate) const WORK: &[Dimension] = &[
             "runs one application's tasks; it is no batch queue for a shared cluster",
             kentino("Ray and KubeRay: what Ray is not"),
         ),
+        muster: native(
+            "one job file for this machine, Slurm, Kubernetes and Ray: finite jobs with declared resources",
+            muster("jobs.md"),
+        ),
     },
     Dimension {
         id: "sweeps",
@@ -43,6 +47,10 @@ pub(crate) const WORK: &[Dimension] = &[
         ray: native(
             "Ray Tune runs trials in parallel and stops bad ones early: best in class",
             kentino("Ray and KubeRay: where Ray fits"),
+        ),
+        muster: native(
+            "a grid or draws in the job file, bad elements are stopped early; on Slurm without early stops, not on Kubernetes",
+            muster("jobs.md, slurm.md"),
         ),
     },
     Dimension {
@@ -63,6 +71,10 @@ pub(crate) const WORK: &[Dimension] = &[
             "Ray Serve; its machines and the way in come from the host",
             kentino("Ray and KubeRay: where Ray fits"),
         ),
+        muster: weak(
+            "replicas that restart and are scaled by command; ingress, rolling updates and scaling on load are the cluster's",
+            muster("jobs.md, kubernetes.md"),
+        ),
     },
     Dimension {
         id: "restart",
@@ -82,6 +94,7 @@ pub(crate) const WORK: &[Dimension] = &[
             "actors and Serve replicas come back; the head does not by itself",
             upstream("Ray documentation 2026: fault tolerance"),
         ),
+        muster: native("a replica restarts after every end, with growing waits", muster("jobs.md")),
     },
     Dimension {
         id: "mixed",
@@ -104,6 +117,10 @@ pub(crate) const WORK: &[Dimension] = &[
             "assumes that one application owns the cluster",
             kentino("Ray and KubeRay: what Ray is not"),
         ),
+        muster: native(
+            "services, notebooks and batch in one queue tree; opportunistic replicas give way to batch",
+            muster("queues.md, jobs.md"),
+        ),
     },
     Dimension {
         id: "python",
@@ -122,6 +139,10 @@ pub(crate) const WORK: &[Dimension] = &[
         ray: native(
             "tasks and actors, with Train, Serve, Data, Tune and RLlib on top",
             guide("matrix: RL, data, train and rollout"),
+        ),
+        muster: addon(
+            "a Ray cluster per job (kind: ray), on this machine, Slurm and Kubernetes",
+            muster("ray.md"),
         ),
     },
     Dimension {
@@ -142,6 +163,10 @@ pub(crate) const WORK: &[Dimension] = &[
             "drives a cluster from a notebook, but hands out none",
             muster("Ray has no hub of its own"),
         ),
+        muster: native(
+            "kind: notebook has a time limit and is stopped when idle; on Kubernetes idle time is not watched",
+            muster("jobs.md, kubernetes.md"),
+        ),
     },
     Dimension {
         id: "mlops",
@@ -161,5 +186,9 @@ pub(crate) const WORK: &[Dimension] = &[
         ),
         k3s: None,
         ray: addon("Data, Train and Serve in one program; the rest from the host", overview("Ray")),
+        muster: weak(
+            "jobs after jobs, and a Python client; pipelines need tools around it",
+            muster("jobs.md, python.md"),
+        ),
     },
 ];

@@ -1,30 +1,14 @@
-//! `--ask`: asks for facts one by one on stderr and reads the answers from stdin. `questions`
-//! selects the next question.
+//! `--ask`: asks for the facts of a workload one by one. `questions` selects the next question.
 
-use std::io::{self, BufRead};
+use std::io;
 
 use anyhow::Result;
 use muster_model::advice::{ControlPlane, Fact, FactKind, FactValue, Ruleset};
 
+use super::dialogue::{InterviewEnd, Typed, prompt, read_answer};
 use super::questions::Questions;
 use crate::app::App;
 use crate::facts::{RuleArgs, Workload, parse_value};
-
-/// Outcome of an interview.
-pub enum InterviewEnd {
-    /// All facts that matter are known.
-    Answered,
-    /// The user quit before that.
-    Left,
-}
-
-/// Parsed line of the user's input.
-enum Typed {
-    Value(u32),
-    Help,
-    Quit,
-    Wrong(String),
-}
 
 /// Asks for the facts that can still change the label, and sets them.
 pub fn interview(app: &App, workload: &mut Workload, rules: &RuleArgs) -> Result<InterviewEnd> {
@@ -36,7 +20,7 @@ pub fn interview(app: &App, workload: &mut Workload, rules: &RuleArgs) -> Result
     let mut input = io::stdin().lock();
     while let Some(fact) = questions.next(&workload.facts, &open) {
         app.ui.prompt(&prompt(fact));
-        match read_answer(&mut input, fact)? {
+        match read_answer(&mut input, fact, parse_value, false)? {
             Typed::Value(value) => {
                 workload.set_given(fact, value);
                 open.retain(|other| *other != fact);
@@ -79,42 +63,6 @@ fn option(fact: Fact, value: FactValue) -> String {
         FactValue::Flag(false) => format!("--{name}=false"),
         FactValue::Count(_) | FactValue::Hundredths(_) => format!("--{name} {value}"),
     }
-}
-
-/// Returns the question of a fact with its default.
-fn prompt(fact: Fact) -> String {
-    match fact.kind() {
-        FactKind::Flag => format!("{} [y/N] ", fact.question()),
-        FactKind::Count { .. } | FactKind::Hundredths { .. } => {
-            format!("{} [{}] ", fact.question(), fact.value(fact.default()))
-        }
-    }
-}
-
-fn read_answer(input: &mut impl BufRead, fact: Fact) -> io::Result<Typed> {
-    let mut line = String::new();
-    match input.read_line(&mut line) {
-        Ok(0) => return Ok(Typed::Quit),
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            return Ok(Typed::Wrong("not UTF-8 text".to_owned()));
-        }
-        Err(error) => return Err(error),
-    }
-    let word = line.trim();
-    let lower = word.to_lowercase();
-    Ok(match (lower.as_str(), fact.kind()) {
-        ("", _) => Typed::Value(fact.default()),
-        ("?" | "h" | "help", _) => Typed::Help,
-        ("q" | "quit" | "exit", _) => Typed::Quit,
-        ("y" | "yes" | "true", FactKind::Flag) => Typed::Value(1),
-        ("n" | "no" | "false", FactKind::Flag) => Typed::Value(0),
-        (_, FactKind::Flag) => Typed::Wrong("answer y or n".to_owned()),
-        _ => match parse_value(fact, word) {
-            Ok(value) => Typed::Value(value),
-            Err(failure) => Typed::Wrong(failure.message),
-        },
-    })
 }
 
 /// Explains a fact: its option, and the control planes that each answer can lead to.

@@ -3,7 +3,9 @@
 
 mod answer;
 mod ask;
+mod ask_site;
 mod batch;
+mod dialogue;
 mod expect;
 mod next;
 mod prove;
@@ -21,6 +23,7 @@ use serde_json::json;
 
 use self::answer::{AdviceAnswer, AnswerField, SelectedFields};
 use self::batch::{AdviseBatch, BatchCounts};
+use self::dialogue::InterviewEnd;
 use self::next::NextInput;
 use self::prove::AdviseProveArgs;
 use crate::app::App;
@@ -36,6 +39,7 @@ Examples:
   muster advise --nodes 4 --tightly-coupled --bare-metal
   muster advise --facts facts.yaml --multi-tenant=false      options override the file
   muster advise --job train.yaml --bare-metal                a fact that the job does not show
+  muster advise --ask --site site.yaml                       asks for a site, and writes the file
   muster advise --site site.yaml --more                      everything in short; --details adds sources
   muster advise --site site.yaml --prove --gpu-hour-price 2.5
   muster advise --batch --fields primary,addon,hybrid < facts.jsonl
@@ -69,8 +73,9 @@ pub struct AdviseArgs {
     /// Read facts from stdin, one JSON object per line, and answer each with a line of JSON
     #[arg(long, group = "input", conflicts_with_all = ["facts", "job"], help_heading = "Other inputs")]
     batch: bool,
-    /// Ask for the facts that are not given and can still change the answer
-    #[arg(long, group = "input", help_heading = "Other inputs")]
+    /// Ask for the facts that are not given and can still change the answer; with --site ask for a
+    /// site, and write its file
+    #[arg(long, conflicts_with = "batch", help_heading = "Other inputs")]
     ask: bool,
 
     #[command(flatten)]
@@ -122,6 +127,11 @@ pub struct AdviseArgs {
 pub async fn run(app: &App, args: &AdviseArgs) -> Result<u8> {
     if let Some(word) = args.stray.first() {
         return Err(unexpected_argument(word).into());
+    }
+    if let (true, Some(path)) = (args.ask, &args.site)
+        && let InterviewEnd::Left = ask_site::interview(app, path, &args.rules)?
+    {
+        return Ok(INTERRUPTED);
     }
     if args.prove.prove {
         return advise_with_proof(app, args).await;
@@ -237,10 +247,10 @@ fn answer(app: &App, args: &AdviseArgs) -> Result<Option<(AdviceAnswer, Option<S
         let end = ask::interview(app, &mut workload, &args.rules)?;
         let again = ask::as_options(&workload, args.rules.ruleset());
         match end {
-            ask::InterviewEnd::Answered => {
+            InterviewEnd::Answered => {
                 app.ui.status(&format!("same answer without questions: muster advise {again}\n"))
             }
-            ask::InterviewEnd::Left => {
+            InterviewEnd::Left => {
                 app.ui.status("\nquit; no advice was given");
                 app.ui.hint(&format!("`muster advise {again}` takes the other facts as false"));
                 return Ok(None);

@@ -121,3 +121,57 @@ fn leaving_advises_nothing_and_says_how_to_go_on() {
     }
     assert!(!home.path("m").exists());
 }
+
+/// A site is asked for, its file is written, and the file gives the same answer.
+#[test]
+fn a_site_is_asked_for_and_written() {
+    let home = Home::new();
+    let numbers = "\n16\n128\n40\n41\n4\n0.5\nh100\n";
+    let lists = "batch, pretraining\n2, batch\n1\nslurm\n";
+    // Whatever else is asked is explained, and has a default.
+    let input = format!("{numbers}{lists}{}", "?\n\n".repeat(60));
+    let run = home.with_stdin(&["advise", "--ask", "--site", "site.yaml"], &input).ok();
+    let seen = run.stderr;
+    for text in [
+        "this number is needed",
+        "there are more teams than users",
+        "`pretraining` is neither a number from 1 to 10 nor a name in the list",
+        "with all other answers as now, yes leads to ",
+        "same answer without questions: muster advise --site site.yaml",
+    ] {
+        assert!(seen.contains(text), "{text}:\n{seen}");
+    }
+    let written = std::fs::read_to_string(home.path("site.yaml")).unwrap();
+    for line in [
+        "nodes: 16",
+        "training: true",
+        "coupled-training: true",
+        "operates: [slurm]",
+        "models: [h100]",
+    ] {
+        assert!(written.contains(line), "{line}:\n{written}");
+    }
+    assert_eq!(home.words("advise --site site.yaml").ok().stdout, run.stdout);
+    // Nothing that was left out changes the answer by itself.
+    let answer: serde_json::Value = home.words("advise --site site.yaml --json").json();
+    for flip in answer["flips"].as_array().unwrap() {
+        let change = flip["change"].as_object().unwrap();
+        let fact = change.keys().next().unwrap();
+        let (_, key) = fact.split_once('.').unwrap();
+        let is_written = written.contains(&format!(" {key}: "))
+            || ["rdma", "bare-metal", "mig"].contains(&key)
+            || key.starts_with("operates-");
+        assert!(change.len() > 1 || is_written, "{fact} was not asked:\n{written}");
+    }
+    let refused = home.words("advise --ask --site site.yaml").code(2);
+    assert!(refused.stderr.contains("site.yaml already exists"), "{}", refused.stderr);
+    home.words("advise --ask --site -").code(2);
+}
+
+#[test]
+fn leaving_writes_no_site() {
+    let home = Home::new();
+    let run = home.with_stdin(&["advise", "--ask", "--site", "site.yaml"], "4\n32\nq\n").code(130);
+    assert!(run.stderr.contains("no file was written"), "{}", run.stderr);
+    assert!(!home.path("site.yaml").exists());
+}

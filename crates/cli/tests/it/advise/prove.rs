@@ -244,6 +244,24 @@ fn an_interrupt_shows_partial_results_without_a_verdict() {
     assert!(person.seen().contains("muster*"), "{}", person.seen());
 }
 
+/// A budget that is spent leaves the rows so far, and is no failure; the advice itself is whole.
+#[test]
+fn a_spent_budget_shows_partial_results() {
+    let home = Home::new();
+    home.write("site.yaml", SITE);
+    let rows: String = (0..300_000).map(|job| format!("{job},{job},8,1,8,ann\n")).collect();
+    home.write("long.csv", &format!("id,submit,runtime,tasks,gpus,user\n{rows}"));
+    let words = "advise --site site.yaml --prove --trace long.csv --budget 1";
+    let run = home.words(words).ok();
+    assert!(run.stdout.contains("figures    interrupted (*)"), "{}", run.stdout);
+    assert!(run.stdout.contains("muster*"), "{}", run.stdout);
+    let answer: serde_json::Value = home.words(&format!("{words} --json")).json();
+    let whole: serde_json::Value = home.words("advise --site site.yaml --json").json();
+    assert_eq!(answer["primary"], whole["primary"]);
+    let planes = answer["proof"]["planes"].as_array().unwrap();
+    assert!(planes.iter().any(|plane| plane["is_partial"] == true), "{planes:?}");
+}
+
 #[test]
 fn what_cannot_be_proved_says_why() {
     let home = Home::new();

@@ -4,6 +4,7 @@ mod beside;
 pub(crate) mod domains;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use muster_model::reason::{CapacityGap, Limiting};
 use muster_model::{Bytes, CpuMilli, GpuMilli, NodeId};
@@ -11,7 +12,7 @@ use muster_policy::{ModelId, Models};
 
 use crate::pool::Pool;
 use crate::pool::node::{Node, WHOLE};
-use crate::pool::scalars::Scalars;
+use crate::pool::scalars::{ExtraId, Scalars};
 use crate::pool::shape::{Eligible, GroupNeed, Shape};
 
 /// Capacity to count: what is free now, or everything.
@@ -101,7 +102,7 @@ fn gap(
             .iter()
             .filter(|node| tasks_on_node(node, &need, count, ResourceMask::ALL) > 0)
             .count() as u32,
-        limiting: limiting(&nodes, &need, count),
+        limiting: limiting(pool, &nodes, &need, count),
     }
 }
 
@@ -204,14 +205,27 @@ struct ResourceMask {
     blocks: bool,
     cpus: bool,
     memory: bool,
-    extras: bool,
+    extras: Extras,
+}
+
+/// Extra resources to take into account.
+#[derive(Clone, Copy)]
+enum Extras {
+    None,
+    One(ExtraId),
+    All,
 }
 
 impl ResourceMask {
     const ALL: ResourceMask =
-        ResourceMask { gpus: true, blocks: true, cpus: true, memory: true, extras: true };
-    const NONE: ResourceMask =
-        ResourceMask { gpus: false, blocks: false, cpus: false, memory: false, extras: false };
+        ResourceMask { gpus: true, blocks: true, cpus: true, memory: true, extras: Extras::All };
+    const NONE: ResourceMask = ResourceMask {
+        gpus: false,
+        blocks: false,
+        cpus: false,
+        memory: false,
+        extras: Extras::None,
+    };
 }
 
 /// Returns how many tasks of a group fit on a node.
@@ -270,7 +284,11 @@ fn tasks_on_models(
     let scalars = Scalars {
         cpus: if capacities.cpus { group.scalars.cpus } else { 0 },
         memory: if capacities.memory { group.scalars.memory } else { 0 },
-        extras: if capacities.extras { group.scalars.extras.clone() } else { Vec::new() },
+        extras: match capacities.extras {
+            Extras::None => Vec::new(),
+            Extras::One(id) => vec![(id, group.scalars.extra(id))],
+            Extras::All => group.scalars.extras.clone(),
+        },
     };
     let tasks = by_gpu.min(limit.fits(&used, &scalars)).min(u64::from(group.tasks));
     match group.per_node.filter(|_| capacities.blocks) {
@@ -281,7 +299,7 @@ fn tasks_on_models(
 }
 
 /// Returns the limiting resource: the first that alone keeps the group from fitting.
-fn limiting(nodes: &[&Node], need: &GroupDemand<'_>, count: CountMode) -> Limiting {
+fn limiting(pool: &Pool, nodes: &[&Node], need: &GroupDemand<'_>, count: CountMode) -> Limiting {
     let group = need.group;
     let short =
         |capacities: ResourceMask| need.fits(nodes, count, capacities) < u64::from(group.tasks);
@@ -312,8 +330,15 @@ fn limiting(nodes: &[&Node], need: &GroupDemand<'_>, count: CountMode) -> Limiti
     if short(ResourceMask { memory: true, blocks: true, ..ResourceMask::NONE }) {
         return memory;
     }
-    if short(ResourceMask { extras: true, blocks: true, ..ResourceMask::NONE }) {
-        return Limiting::Extras;
+    let scarce = |(id, asked): &(ExtraId, u64)| {
+        let alone = ResourceMask { extras: Extras::One(*id), blocks: true, ..ResourceMask::NONE };
+        // An id that the pool does not know is of a job that is only validated.
+        let name = pool.extra_name(*id).filter(|_| short(alone))?;
+        let free = spare(nodes, need, count, |some| some.extra(*id));
+        Some(Limiting::Extra { name: Arc::clone(name), asked: *asked, free })
+    };
+    if let Some(extra) = group.scalars.extras.iter().find_map(scarce) {
+        return extra;
     }
     // Each resource alone suffices; together they do not, on the nodes that have them.
     match (group.wants_gpu(), group.scalars.cpus > 0) {
@@ -329,7 +354,7 @@ fn spare(
     nodes: &[&Node],
     need: &GroupDemand<'_>,
     count: CountMode,
-    of: fn(&Scalars) -> u64,
+    of: impl Fn(&Scalars) -> u64,
 ) -> u64 {
     let left = |node: &&Node| {
         let fit = tasks_on_node(node, need, count, ResourceMask::ALL);
