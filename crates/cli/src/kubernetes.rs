@@ -129,7 +129,10 @@ impl From<OperatorError> for Failure {
             OperatorError::Api(_) => {
                 Some("`kubectl get nodes` with the same kubeconfig shows whether it is valid")
             }
-            OperatorError::LeaseLost | OperatorError::Queues(_) | OperatorError::Listen(..) => None,
+            OperatorError::LeaseLost
+            | OperatorError::ClockSetBack(_)
+            | OperatorError::Queues(_)
+            | OperatorError::Listen(..) => None,
         };
         let failure = Failure::new(error.to_string());
         match hint {

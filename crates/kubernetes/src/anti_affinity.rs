@@ -21,8 +21,20 @@ pub(crate) struct PodAffinityTerm {
     others: BTreeMap<String, IgnoredAny>,
 }
 
-/// Returns the key of the group of pods of which a node runs one; pods with equal terms have equal
-/// keys. The error says which part of the term is not supported.
+/// Returns true if a key selects pods with these labels in this namespace, whether they carry the term
+/// or not.
+#[must_use]
+pub fn selects(key: &str, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
+    let Some((own, terms)) = key.split_once('/') else { return false };
+    let has = |term: &str| {
+        term.split_once('=')
+            .is_some_and(|(name, value)| labels.get(name).is_some_and(|is| is == value))
+    };
+    own == namespace && (terms.is_empty() || terms.split(',').all(has))
+}
+
+/// Returns the key of a term, with the namespace and the labels that it selects; pods with equal terms
+/// have equal keys. The error says which part of the term is not supported.
 pub(crate) fn key(term: &PodAffinityTerm, pod: &Metadata) -> Result<Arc<str>, String> {
     if term.topology_key != names::HOSTNAME {
         return Err(format!("pod anti-affinity by `{}`", term.topology_key));

@@ -6,7 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
 
 mod admission_policy;
-mod anti_affinity;
+pub mod anti_affinity;
 pub mod checkpoint;
 pub mod device;
 pub mod documents;

@@ -50,7 +50,10 @@ pub struct PodFacts {
     pub claims: Vec<Arc<str>>,
     /// Claims that must have devices before the pod starts.
     pub device_claims: Vec<DeviceClaim>,
-    /// Groups of pods of which at most one runs per node, by an opaque key.
+    /// Labels, by which terms of other pods select it.
+    pub labels: BTreeMap<String, String>,
+    /// Kinds of pods that it keeps away from on a node, its own among them: keys of
+    /// [`crate::anti_affinity`].
     pub apart: Vec<Arc<str>>,
     /// Priority, from its priority class.
     pub priority: i32,
@@ -389,6 +392,7 @@ impl PodText {
             shared_gpu: gpu_share::index_of(&self.metadata).filter(|_| is_bound),
             held_gpu: gpu_share::held_by(&self.metadata),
             not_understood,
+            labels: self.metadata.labels,
             uid: self.metadata.uid,
             created: self.metadata.creation_timestamp.unwrap_or_default(),
         }

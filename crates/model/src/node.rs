@@ -230,6 +230,9 @@ pub struct Foreign {
     pub cpus: CpuMilli,
     /// Memory in use outside Muster, in bytes.
     pub memory: Bytes,
+    /// Units of extra resources in use outside Muster.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extras: BTreeMap<Arc<str>, u64>,
 }
 
 /// Process outside Muster that uses a device.

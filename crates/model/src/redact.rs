@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::advance_reservation::{AdvanceReservation, ReservedPlace, ReservedResources};
 use crate::id::{AdvanceReservationName, NodeName, PayloadId, UserName};
 use crate::job::{JobSpec, NodeConstraint, Resources, TaskGroup};
-use crate::node::{Device, Drain, NodeSpec};
+use crate::node::{Device, Drain, Foreign, NodeSpec};
 use crate::outcome::Outcome;
 
 /// Returns the placeholder name of the `nth` task group of a job, from 1.
@@ -107,6 +107,12 @@ impl Redaction {
     /// Returns the placeholder of a label key or value.
     fn label(&mut self, text: &Arc<str>) -> Arc<str> {
         self.labels.of("label", text)
+    }
+
+    /// Returns use from outside without its processes, and with other names.
+    pub fn foreign(&mut self, foreign: Foreign) -> Foreign {
+        let extras = self.extras(foreign.extras);
+        Foreign { processes: Vec::new(), extras, ..foreign }
     }
 
     /// Redacts the names of extra resources (licences, NICs).

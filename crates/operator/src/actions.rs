@@ -13,17 +13,16 @@ use muster_kubernetes::pod::{PodPhase, PodText};
 use muster_model::NodeName;
 use muster_scheduler::{Action, Observation, PodId};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{Mutex, Semaphore};
 
 use crate::GpuHolders;
 use crate::address::{core, get, merge, patch, with_body};
 use crate::error::{code, is_transient, message};
 use crate::kueue::CohortNote;
 use crate::sources::{Report, Served};
+use crate::writes::Writes;
 
-/// Requests at the same time: more brought no higher rate of bindings on one API server.
-const AT_ONCE: usize = 32;
 /// Tries to set the condition of a pod: at most 0.3 s of pauses between them, since a newer text may
 /// follow.
 const CONDITION_TRIES: u32 = 4;
@@ -40,7 +39,7 @@ const MAX_NOTE: usize = 1024;
 pub(crate) struct Executor {
     pub(crate) client: Client,
     reports: UnboundedSender<Report>,
-    slots: Arc<Semaphore>,
+    writes: Arc<Writes>,
     /// Lock of status writes: a slow one would land after the next one for the same object.
     status_order: Arc<Mutex<()>>,
     pub(crate) served: Served,
@@ -69,17 +68,11 @@ impl Executor {
     pub(crate) fn new(
         client: Client,
         reports: UnboundedSender<Report>,
+        writes: Arc<Writes>,
         served: Served,
         holders: Option<GpuHolders>,
     ) -> Self {
-        Self {
-            client,
-            reports,
-            slots: Arc::new(Semaphore::new(AT_ONCE)),
-            status_order: Arc::default(),
-            served,
-            holders,
-        }
+        Self { client, reports, writes, status_order: Arc::default(), served, holders }
     }
 
     /// Sends an observation to the scheduler.
@@ -101,7 +94,7 @@ impl Executor {
                 }
                 _ => Ok(json!({})),
             };
-            let Ok(_slot) = executor.slots.acquire().await else { return };
+            let Some(_turn) = executor.writes.turn().await else { return };
             match action {
                 Action::Bind { pod, node, claims, .. } => {
                     let answer = match held {
@@ -123,6 +116,9 @@ impl Executor {
                 Action::Suspend { workload, reason } => executor.suspend(&workload, &reason).await,
                 Action::NoteStages { workload, text } => {
                     executor.note_stages(&workload, &text).await;
+                }
+                Action::NoteEmptyGroup { group, text } => {
+                    executor.note_empty_group(&group, &text).await;
                 }
                 Action::ExplainWorkload { workload, text } => {
                     executor.explain_workload(&workload, &text).await;
@@ -152,7 +148,7 @@ impl Executor {
     pub(crate) fn tell_cohort(&self, version: String, note: CohortNote) {
         let executor = self.clone();
         tokio::spawn(async move {
-            let Ok(_slot) = executor.slots.acquire().await else { return };
+            let Some(_turn) = executor.writes.turn().await else { return };
             let regarding =
                 Regarding { api_version: &version, kind: "Cohort", key: &note.key, uid: &note.uid };
             let notice = Notice {
@@ -251,8 +247,8 @@ impl Executor {
         }
     }
 
-    /// Sets the condition of pods, and adds an event to the first one. Failures are logged: the next
-    /// explanation comes with the next change.
+    /// Sets the condition of pods, and adds an event to the first one. The scheduler is told of pods for
+    /// which that failed.
     async fn explain(&self, pods: &[PodId], text: &str) {
         for pod in pods {
             let body = json!({
@@ -270,6 +266,9 @@ impl Executor {
                 && !matches!(code(&error), Some(404 | 409))
             {
                 tracing::warn!("cannot set the condition of {pod}: {}", message(&error));
+                if is_transient(&error) {
+                    self.report(Observation::Untold(pod.clone()));
+                }
             }
         }
         if let Some(first) = pods.first() {
@@ -334,3 +333,6 @@ pub(crate) fn seconds() -> String {
 pub(crate) fn micros() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,11 +12,12 @@ use serde_json::{Map, Value};
 use crate::actions::micros;
 use crate::address::{get, with_body};
 use crate::error::{OperatorError, code, message};
+use crate::writes::Writes;
 
 /// Lengths as of kube-scheduler (client-go defaults): another process takes over 15 seconds after
 /// the last renewal; the active one gives up 10 seconds after it, so that two are never active.
 const LEASE: Duration = Duration::from_secs(15);
-const GIVE_UP: Duration = Duration::from_secs(10);
+pub(crate) const GIVE_UP: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 /// Age of the last renewal from which `explain` reports that no scheduler is active: four leases.
 const SILENT_AFTER_SECS: i64 = 60;
@@ -122,10 +123,12 @@ impl Election {
         }
     }
 
-    /// Renews the lease until that fails for too long, or another process has it.
-    pub(crate) async fn keep(&mut self) {
+    /// Renews the lease until that fails for too long, or another process has it. Requests may be sent
+    /// as long as it is renewed.
+    pub(crate) async fn keep(&mut self, writes: &Writes) {
         let mut renewed = Instant::now();
         loop {
+            writes.prolong(renewed + GIVE_UP);
             tokio::time::sleep(RETRY).await;
             let left = GIVE_UP.saturating_sub(renewed.elapsed());
             let started = Instant::now();
@@ -227,3 +230,6 @@ impl Election {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Errors of the scheduler process, and of questions about a cluster.
 
+use muster_model::Span;
+
 /// Reason for which the scheduler process ends.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
@@ -12,6 +14,9 @@ pub enum OperatorError {
     /// Another process may hold the lease.
     #[error("the lease was lost: another scheduler may be active")]
     LeaseLost,
+    /// The clock of the machine was set back.
+    #[error("the clock was set back by {0}; the scheduler starts anew from what the cluster says")]
+    ClockSetBack(Span),
     /// The queue tree has a defect.
     #[error("the queue tree is invalid: {0}")]
     Queues(String),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kube::Client;
-use muster_model::{QueueTree, Time};
+use muster_model::{QueueTree, Span, Time};
 use muster_scheduler::{Level, Observation, Scheduler, UsageRecord};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -14,6 +14,7 @@ use crate::health::Health;
 use crate::queue_source::Queues;
 use crate::sources::{Report, Served, Sources};
 use crate::usage::{PublishedSettings, UsageStore};
+use crate::writes::Writes;
 use crate::{QueueSource, Settings};
 
 /// Longest time without a step, so that the health check sees the loop alive.
@@ -29,6 +30,10 @@ const STATUS: Duration = Duration::from_secs(5);
 const USAGE_STATUS: Duration = Duration::from_secs(60);
 /// Time between two records of usage, which is the most that a killed process forgets.
 const RECORD: Duration = Duration::from_secs(15);
+
+/// Step back of the clock after which the process starts anew: the time of the scheduler never goes
+/// back, so that until the clock has caught up nothing that is due would happen.
+const CLOCK_STEP: Span = Span::from_secs(10);
 
 /// The active process: the scheduler with all that it talks to.
 struct Leader<'a> {
@@ -48,6 +53,7 @@ pub(crate) async fn run(
     client: Client,
     settings: &Settings,
     health: &Arc<Health>,
+    writes: Arc<Writes>,
 ) -> Result<(), OperatorError> {
     let (sender, reports) = unbounded_channel();
     let usage = settings.lease.as_ref();
@@ -60,6 +66,7 @@ pub(crate) async fn run(
         executor: Executor::new(
             client.clone(),
             sender.clone(),
+            writes,
             served.clone(),
             settings.holders.clone(),
         ),
@@ -151,7 +158,13 @@ impl Leader<'_> {
         let mut status_timer = Timer::new(STATUS);
         let mut usage_timer = Timer::new(USAGE_STATUS);
         let mut record_timer = Timer::new(RECORD);
+        let mut last = now();
         loop {
+            let present = now();
+            if present + CLOCK_STEP < last {
+                return Err(OperatorError::ClockSetBack(last.since(present)));
+            }
+            last = last.max(present);
             self.step();
             // Counting looks at every pod.
             if count_timer.take_due() {

@@ -8,6 +8,8 @@ mod condition;
 mod device_claims;
 mod election;
 pub mod error;
+#[cfg(test)]
+mod fake_server;
 mod gpu_holders;
 mod health;
 mod kueue;
@@ -21,16 +23,20 @@ mod sources;
 mod usage;
 mod watch;
 mod workload;
+mod writes;
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use kube::Client;
 use muster_model::QueueTree;
 use muster_scheduler::Level;
 use tokio::task::JoinSet;
+
+use writes::Writes;
 
 pub use error::{OperatorError, ReadError};
 pub use object_name::ObjectName;
@@ -90,25 +96,38 @@ pub async fn run(
         None => None,
     };
     let result = match &settings.lease {
-        None => tokio::select! {
-            result = leader::run(client, &settings, &health) => result,
-            () = stopped => Ok(()),
-        },
+        None => {
+            let writes = Arc::new(Writes::without_lease());
+            tokio::select! {
+                result = leader::run(client, &settings, &health, writes) => result,
+                () = stopped => Ok(()),
+            }
+        }
         Some((namespace, name)) => {
             let mut election = election::Election::new(client.clone(), namespace, name)?;
             tracing::info!("{} waits for the lease {namespace}/{name}", election.identity());
             let result = lead(client, &settings, &health, &mut election, stopped).await;
-            // Only an orderly end gives the lease back: after an error another process may have it.
-            if result.is_ok() {
+            // Only an orderly end gives the lease back: after an error another process may have it, and
+            // what is still on its way must not meet another process.
+            if matches!(result, Ok(Ended::InOrder)) {
                 election.release().await;
             }
-            result
+            result.map(drop)
         }
     };
     if let Some(server) = server {
         server.abort();
     }
     result
+}
+
+/// Way in which the active process ended without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// Nothing is on its way to the API server.
+    InOrder,
+    /// Some requests have no answer yet.
+    WithRequests,
 }
 
 /// Waits for the lease, then schedules as long as it is kept.
@@ -118,28 +137,33 @@ async fn lead(
     health: &Arc<health::Health>,
     election: &mut election::Election,
     stopped: impl Future<Output = ()>,
-) -> Result<(), OperatorError> {
+) -> Result<Ended, OperatorError> {
     let mut stopped = pin!(stopped);
     tokio::select! {
         () = election.acquire() => {}
-        () = &mut stopped => return Ok(()),
+        () = &mut stopped => return Ok(Ended::InOrder),
     }
     tracing::info!("active");
     let mut keeper = election.clone();
     let settings = settings.clone();
     let health = Arc::clone(health);
-    let work = async move { leader::run(client, &settings, &health).await };
-    while_kept(work, async move { keeper.keep().await }, stopped).await
+    let writes = Arc::new(Writes::with_lease(Instant::now() + election::GIVE_UP));
+    let [working, keeping, ending] = [(); 3].map(|()| Arc::clone(&writes));
+    let work = async move { leader::run(client, &settings, &health, working).await };
+    let kept = async move { keeper.keep(&keeping).await };
+    while_kept(work, kept, stopped, async move { ending.stop().await }).await
 }
 
 /// Works as long as a lease is kept. Both are tasks of their own: a long step of the scheduler must
 /// not hold up renewals, and after a loss no request of that step may be sent. An orderly stop waits
-/// for the end of the step, since the lease is given back then.
+/// for the end of the step, then until `answered` says that no request is on its way, since the lease is
+/// given back then.
 async fn while_kept(
     work: impl Future<Output = Result<(), OperatorError>> + Send + 'static,
     kept: impl Future<Output = ()> + Send + 'static,
     stopped: impl Future<Output = ()>,
-) -> Result<(), OperatorError> {
+    answered: impl Future<Output = bool>,
+) -> Result<Ended, OperatorError> {
     let mut tasks = JoinSet::new();
     let work = tasks.spawn(work);
     tasks.spawn(async move {
@@ -148,17 +172,18 @@ async fn while_kept(
     });
     tokio::select! {
         Some(first) = tasks.join_next() => match first {
-            Ok(result) => result,
+            Ok(result) => result.map(|()| Ended::InOrder),
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         },
         () = stopped => {
-            // The lease is renewed until the step has ended.
+            // The lease is renewed until the step has ended, and its requests are answered.
             work.abort();
             let first = tasks.join_next().await;
+            let ended = if answered.await { Ended::InOrder } else { Ended::WithRequests };
             tasks.shutdown().await;
             match first {
-                Some(Ok(result)) => result,
-                _ => Ok(()),
+                Some(Ok(result)) => result.map(|()| ended),
+                _ => Ok(ended),
             }
         }
     }
@@ -182,7 +207,7 @@ mod tests {
             Ok(())
         };
         let kept = async { has_started.await.expect("the step has started") };
-        let result = while_kept(work, kept, pending()).await;
+        let result = while_kept(work, kept, pending(), ready(true)).await;
         assert!(matches!(result, Err(OperatorError::LeaseLost)), "{result:?}");
         release.send(()).expect("the step was not over");
     }
@@ -203,9 +228,9 @@ mod tests {
             has_started.await.expect("the step has started");
             release.send(()).expect("the step waits");
         };
-        assert!(while_kept(work, pending(), stopped).await.is_ok());
+        assert!(while_kept(work, pending(), stopped, ready(true)).await.is_ok());
         assert!(is_over.load(Ordering::SeqCst));
-        let ended = while_kept(ready(Ok(())), pending(), pending()).await;
+        let ended = while_kept(ready(Ok(())), pending(), pending(), ready(true)).await;
         assert!(ended.is_ok());
     }
 
@@ -227,7 +252,7 @@ mod tests {
             pending().await
         };
         let stopped = async { has_started.await.expect("the step has started") };
-        assert!(while_kept(work, kept, stopped).await.is_ok());
+        assert!(while_kept(work, kept, stopped, ready(true)).await.is_ok());
         assert!(!was_lost.load(Ordering::SeqCst));
     }
 }

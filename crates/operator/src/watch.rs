@@ -240,3 +240,6 @@ async fn list<T: Watched>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

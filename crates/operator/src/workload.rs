@@ -91,10 +91,18 @@ impl Executor {
     /// Says on a suspended workload why it waits.
     pub(crate) async fn explain_workload(&self, workload: &WorkloadId, text: &str) {
         let condition = Condition { status: "False", reason: "Waiting", text };
-        self.set_condition(workload, &condition).await;
+        if !self.set_condition(workload, &condition).await {
+            self.report(Observation::WorkloadUntold(workload.clone()));
+        }
         let notice =
             Notice { severity: "Warning", reason: "FailedScheduling", action: "Scheduling", text };
         self.notify_workload(workload, &notice).await;
+    }
+
+    /// Says on a PodGroup that no pod names it.
+    pub(crate) async fn note_empty_group(&self, group: &WorkloadId, text: &str) {
+        let notice = Notice { severity: "Warning", reason: "NoPods", action: "Scheduling", text };
+        self.notify_workload(group, &notice).await;
     }
 
     /// Changes a workload, and reports to the scheduler what became of it. Returns true if the
@@ -201,13 +209,18 @@ impl Executor {
         self.notify(&regarding, notice).await;
     }
 
-    /// Sets the condition of a workload. Failures are logged: the next explanation comes soon.
-    async fn set_condition(&self, workload: &WorkloadId, condition: &Condition<'_>) {
-        let Some(path) = self.path(workload) else { return };
-        if let Err(error) = self.try_condition(workload, &path, condition).await
-            && !matches!(code(&error), Some(404 | 409))
-        {
-            tracing::warn!("cannot set the condition of {workload}: {}", message(&error));
+    /// Sets the condition of a workload. Returns false if another try may succeed.
+    async fn set_condition(&self, workload: &WorkloadId, condition: &Condition<'_>) -> bool {
+        let Some(path) = self.path(workload) else { return true };
+        let Err(error) = self.try_condition(workload, &path, condition).await else { return true };
+        match code(&error) {
+            Some(404) => true,
+            // Its controller changed it at the same time.
+            Some(409) => false,
+            _ => {
+                tracing::warn!("cannot set the condition of {workload}: {}", message(&error));
+                !is_transient(&error)
+            }
         }
     }
 

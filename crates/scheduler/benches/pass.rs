@@ -1,9 +1,11 @@
 //! Time of a pass of the scheduler in a large cluster: 5,000 nodes of 8 GPUs, 40,000 pods that run and
-//! 10,000 that wait. One pod ends, and another takes its GPU.
+//! 10,000 that wait. One pod ends, and another takes its GPU. And beside 100,000 suspended Jobs: one more
+//! is created; the memory that they take is printed.
 
 #![allow(clippy::unwrap_used, reason = "a bench may stop at an unexpected value")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use muster_kubernetes::group::{GroupKind, GroupText};
 use muster_kubernetes::node::NodeText;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodFacts, PodText};
@@ -13,6 +15,7 @@ use serde_json::json;
 
 const NODES: usize = 5_000;
 const PODS: usize = 50_000;
+const JOBS: usize = 100_000;
 
 fn pod(index: usize) -> PodFacts {
     let text: PodText = serde_json::from_value(json!({
@@ -77,5 +80,49 @@ fn pass(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, pass);
+/// Returns a suspended Job of four pods with two GPUs each.
+fn job(index: usize) -> Observation {
+    let text: GroupText = serde_json::from_value(json!({
+        "metadata": {
+            "name": format!("j{index:06}"), "namespace": "team", "uid": format!("j{index}"),
+            "creationTimestamp": "2026-11-25T00:00:00Z",
+            "labels": {"muster.run/queue": "default"},
+        },
+        "spec": {
+            "suspend": true, "completionMode": "Indexed", "parallelism": 4, "completions": 4,
+            "template": {"spec": {"schedulerName": "muster", "containers": [
+                {"resources": {"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": 2}}},
+            ]}},
+        },
+    }))
+    .unwrap();
+    Observation::Group(Box::new(text.facts(GroupKind::Job)))
+}
+
+/// Returns the resident memory of this process.
+fn memory_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+fn suspended(criterion: &mut Criterion) {
+    let (mut scheduler, _) = full_cluster();
+    let before = memory_bytes();
+    for index in 0..JOBS {
+        scheduler.observe(job(index));
+    }
+    scheduler.step(Time(2_000));
+    let mebibytes = memory_bytes().saturating_sub(before) >> 20;
+    println!("{JOBS} suspended Jobs of four pods take {mebibytes} MiB");
+    let mut index = JOBS;
+    criterion.bench_function("a Job is created beside 100,000 suspended ones", |bencher| {
+        bencher.iter(|| {
+            scheduler.observe(job(index));
+            index += 1;
+            scheduler.step(Time(2_000 + index as u64))
+        });
+    });
+}
+
+criterion_group!(benches, pass, suspended);
 criterion_main!(benches);

@@ -234,7 +234,7 @@ impl Scheduler {
         let expected = self.batches[&job].pods.iter().filter_map(|pod| self.pods.get(pod));
         let of = |pod: &Pod| {
             let resolved = self.devices.resolve(&pod.facts);
-            job::take(resolved.as_ref().unwrap_or(&pod.facts))
+            job::take(resolved.as_ref().unwrap_or(&pod.facts), &self.apart)
         };
         expected.map(of).collect()
     }
@@ -250,7 +250,7 @@ impl Scheduler {
         let placed = batch.placed.as_ref()?;
         let mut free: Vec<(Take, VecDeque<&PodFacts>)> = Vec::new();
         for facts in arrivals {
-            let demand = job::take(facts);
+            let demand = job::take(facts, &self.apart);
             match free.iter_mut().find(|(known, _)| *known == demand) {
                 Some((_, alike)) => alike.push_back(facts),
                 None => free.push((demand, VecDeque::from([facts]))),

@@ -118,11 +118,11 @@ impl Scheduler {
             &terms.wishes,
             &facts.first()?.0.key.namespace,
         );
-        let made = job::of_pods(&mut self.nodes, &assignment, &terms, &facts);
+        let made = job::of_pods(&mut self.nodes, &assignment, &terms, &self.apart, &facts);
         let (mut spec, ranks) = made
             .or_else(|_| {
                 terms.wishes.time_limit = None;
-                job::of_pods(&mut self.nodes, &assignment, &terms, &facts)
+                job::of_pods(&mut self.nodes, &assignment, &terms, &self.apart, &facts)
             })
             .ok()?;
         spec.constraint = NodeConstraint::default();

@@ -15,14 +15,13 @@ use muster_model::{
     TopologyRule,
 };
 
+use crate::apart::Apart;
 use crate::assignment::Assignment;
 use crate::nodes::{NodeTable, Take};
 use crate::rules::{RuleId, YES};
 
-/// Beginnings of the names of resources of which every node has one: a host port, and the place of one
-/// of several pods that must not share a node.
+/// Beginning of the names of host ports, of which every node has one.
 pub(crate) const PORT: &str = "port/";
-pub(crate) const APART: &str = "apart/";
 
 /// Shape of a pod: pods of one shape are tasks of one group.
 type Shape = (Take, NodeRule);
@@ -40,12 +39,12 @@ pub(crate) struct Terms {
 }
 
 /// Returns the resources that a pod takes on its node.
-pub(crate) fn take(pod: &PodFacts) -> Take {
+pub(crate) fn take(pod: &PodFacts, apart: &Apart) -> Take {
     let ports = pod.host_ports.iter().map(|port| Arc::from(format!("{PORT}{port}")));
-    let apart = pod.apart.iter().map(|key| Arc::from(format!("{APART}{key}")));
     Take {
         requests: pod.requests.clone(),
-        singles: ports.chain(apart).collect(),
+        singles: ports.collect(),
+        apart: apart.units_of(pod),
         gpu_share: pod.gpu_share.map_or(0, |asked| asked.share.0),
     }
 }
@@ -59,12 +58,13 @@ pub(crate) fn of_pods(
     nodes: &mut NodeTable,
     assignment: &Assignment,
     terms: &Terms,
+    apart: &Apart,
     pods: &[(&PodFacts, NodeRule)],
 ) -> Result<(JobSpec, Vec<usize>), String> {
     // 1. Pods by shape; each shape is a group of tasks.
     let mut shapes: BTreeMap<Shape, Vec<usize>> = BTreeMap::new();
     for (at, (pod, rule)) in pods.iter().enumerate() {
-        shapes.entry((take(pod), rule.clone())).or_default().push(at);
+        shapes.entry((take(pod, apart), rule.clone())).or_default().push(at);
     }
     let rules: BTreeSet<&NodeRule> = shapes.keys().map(|(_, rule)| rule).collect();
     let has_one_rule = rules.len() == 1;
@@ -73,6 +73,7 @@ pub(crate) fn of_pods(
     for ((take, rule), members) in &shapes {
         let rule = nodes.rule(rule);
         nodes.add_singles(&take.singles);
+        nodes.add_apart_keys(take.apart.keys());
         let mut task = resources(nodes, assignment, rule, take)?;
         if has_one_rule {
             constraint.labels.insert(rule.key(), YES.into());
@@ -144,6 +145,7 @@ fn resources(
     }
     task.extras.insert(PODS.into(), 1);
     task.extras.extend(take.singles.iter().map(|single| (Arc::clone(single), 1)));
+    task.extras.extend(take.apart.iter().map(|(key, units)| (Arc::clone(key), *units)));
     Ok(task)
 }
 

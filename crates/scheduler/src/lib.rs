@@ -10,11 +10,14 @@
 mod admission;
 mod adopt;
 mod agenda;
+mod apart;
 mod assignment;
 mod awaited;
 mod batch;
+mod carriers;
 mod claimants;
 mod devices;
+mod empty_groups;
 mod gang;
 mod held;
 mod inspect;

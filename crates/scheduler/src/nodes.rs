@@ -14,6 +14,7 @@ use muster_model::{
     Bytes, CpuMilli, Device, DeviceSet, Event, Foreign, GpuMilli, GpuModel, NodeName, NodeSpec,
 };
 
+use crate::apart::UNITS;
 use crate::held::{Held, Holder, Place};
 use crate::observation::PodId;
 use crate::rules::{RuleId, Rules, YES};
@@ -32,8 +33,10 @@ pub struct Level {
 pub(crate) struct Take {
     /// Quantities that the pod requests.
     pub(crate) requests: Quantities,
-    /// Resources of which each node has one: host ports, and places of pods that keep apart.
+    /// Resources of which each node has one: host ports.
     pub(crate) singles: BTreeSet<Arc<str>>,
+    /// Units of the resources by which pods keep apart.
+    pub(crate) apart: BTreeMap<Arc<str>, u64>,
     /// Thousandths of one GPU that it shares with others.
     pub(crate) gpu_share: u32,
 }
@@ -43,6 +46,10 @@ impl Take {
     pub(crate) fn fits_in(&self, other: &Self) -> bool {
         self.requests.0.iter().all(|(name, units)| *units <= other.requests.get(name))
             && self.singles.is_subset(&other.singles)
+            && self
+                .apart
+                .iter()
+                .all(|(key, units)| other.apart.get(key).is_some_and(|of| of >= units))
             && self.gpu_share <= other.gpu_share
     }
 }
@@ -56,6 +63,8 @@ pub(crate) struct NodeTable {
     /// Rules that some gang needs per group of pods, and not for all its pods.
     group_rules: BTreeSet<RuleId>,
     singles: BTreeSet<Arc<str>>,
+    /// Resources by which pods keep apart.
+    apart: BTreeSet<Arc<str>>,
     models: BTreeMap<Arc<str>, BTreeSet<GpuModel>>,
     /// Models by rule and resource, of the nodes that satisfy the rule or did.
     models_of_rules: BTreeMap<(RuleId, Arc<str>), BTreeSet<GpuModel>>,
@@ -76,6 +85,8 @@ struct Node {
     held: Held,
     /// Pods of other schedulers, and pods of ours that the engine does not know.
     foreign: BTreeMap<ObjectKey, Take>,
+    /// Pods of ours whose jobs were made before there was a term that selects them, by resource.
+    selected: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
     /// Description, use and service state that the engine has; `None` when it does not know the node.
     sent: Option<(NodeSpec, Foreign, Option<String>)>,
 }
@@ -231,6 +242,36 @@ impl NodeTable {
         self.singles.extend(singles.iter().cloned());
         if self.singles.len() > before {
             self.changed.extend(self.nodes.keys().cloned());
+        }
+    }
+
+    /// Makes sure that every node has these resources, by which pods keep apart.
+    pub(crate) fn add_apart_keys<'a>(&mut self, keys: impl Iterator<Item = &'a Arc<str>>) {
+        let before = self.apart.len();
+        self.apart.extend(keys.cloned());
+        if self.apart.len() > before {
+            self.changed.extend(self.nodes.keys().cloned());
+        }
+    }
+
+    /// Records that a pod of ours takes a unit beside its job.
+    pub(crate) fn add_selected(&mut self, node: &NodeName, pod: &ObjectKey, resource: &Arc<str>) {
+        let known = self.nodes.entry(node.clone()).or_default();
+        if known.selected.entry(Arc::clone(resource)).or_default().insert(pod.clone()) {
+            self.changed.insert(node.clone());
+        }
+    }
+
+    /// Forgets what a pod takes beside its job.
+    pub(crate) fn remove_selected(&mut self, node: &NodeName, pod: &ObjectKey) {
+        let Some(known) = self.nodes.get_mut(node) else { return };
+        let mut is_changed = false;
+        known.selected.retain(|_, pods| {
+            is_changed |= pods.remove(pod);
+            !pods.is_empty()
+        });
+        if is_changed {
+            self.changed.insert(node.clone());
         }
     }
 
@@ -409,20 +450,13 @@ impl NodeTable {
     }
 
     fn spec(&self, node: &Node, facts: &NodeFacts) -> NodeSpec {
-        let used = node.foreign_sum();
-        let mut extras: BTreeMap<Arc<str>, u64> = facts
-            .allocatable
-            .0
-            .iter()
-            .filter(|(name, _)| &***name != "cpu" && &***name != "memory" && !is_gpu(name))
-            .map(|(name, units)| (Arc::clone(name), units.saturating_sub(used.get(name))))
-            .collect();
-        let pods = extras.entry(PODS.into()).or_default();
-        *pods = pods.saturating_sub(node.foreign.len() as u64);
-        let taken: BTreeSet<&Arc<str>> =
-            node.foreign.values().flat_map(|take| &take.singles).collect();
-        let free = self.singles.iter().filter(|single| !taken.contains(single));
-        extras.extend(free.map(|single| (Arc::clone(single), 1)));
+        let is_extra = |name: &str| name != "cpu" && name != "memory" && !is_gpu(name);
+        let offered = facts.allocatable.0.iter().filter(|(name, _)| is_extra(name));
+        let mut extras: BTreeMap<Arc<str>, u64> =
+            offered.map(|(name, units)| (Arc::clone(name), *units)).collect();
+        extras.entry(PODS.into()).or_default();
+        extras.extend(self.singles.iter().map(|single| (Arc::clone(single), 1)));
+        extras.extend(self.apart.iter().map(|key| (Arc::clone(key), UNITS)));
         let satisfied: Vec<RuleId> = self.rules.satisfied(facts).collect();
         let per_group = satisfied.iter().filter(|rule| self.group_rules.contains(rule));
         extras.extend(per_group.map(|rule| (rule.key(), u64::from(u32::MAX))));
@@ -477,6 +511,24 @@ impl Node {
         self.held.in_use().or(self.idle()).or(shared)
     }
 
+    /// Returns the extra resources in use from outside.
+    fn foreign_extras(&self, mut used: Quantities) -> BTreeMap<Arc<str>, u64> {
+        used.0.retain(|name, _| &**name != "cpu" && &**name != "memory" && !is_gpu(name));
+        let mut extras = used.0;
+        extras.insert(PODS.into(), self.foreign.len() as u64);
+        for take in self.foreign.values() {
+            extras.extend(take.singles.iter().map(|single| (Arc::clone(single), 1)));
+            for (key, units) in &take.apart {
+                *extras.entry(Arc::clone(key)).or_default() += units;
+            }
+        }
+        for (key, pods) in &self.selected {
+            *extras.entry(Arc::clone(key)).or_default() += pods.len() as u64;
+        }
+        extras.retain(|_, units| *units > 0);
+        extras
+    }
+
     fn foreign_sum(&self) -> Quantities {
         let mut sum = Quantities::default();
         for (name, units) in self.foreign.values().flat_map(|take| &take.requests.0) {
@@ -494,6 +546,7 @@ impl Node {
         let mut foreign = Foreign {
             cpus: CpuMilli(u32::try_from(used.get("cpu")).unwrap_or(u32::MAX)),
             memory: Bytes(used.get("memory")),
+            extras: self.foreign_extras(used.clone()),
             ..Foreign::default()
         };
         let resources: BTreeSet<&Arc<str>> =

@@ -48,6 +48,10 @@ pub enum Observation {
     Bound(PodId),
     /// The API server refused a binding, and the pod is not bound.
     BindRefused(PodId, Arc<str>),
+    /// A pod could not be told why it waits.
+    Untold(PodId),
+    /// A workload could not be told why it waits.
+    WorkloadUntold(WorkloadId),
     /// A priority class exists.
     PriorityClass(PriorityClass),
     /// A priority class is gone.
@@ -198,6 +202,13 @@ pub enum Action {
         /// Object that gets the annotation.
         workload: WorkloadId,
         /// Stages, as an annotation.
+        text: Arc<str>,
+    },
+    /// Say on a PodGroup that no pod names it.
+    NoteEmptyGroup {
+        /// PodGroup without pods.
+        group: WorkloadId,
+        /// Text, as one sentence.
         text: Arc<str>,
     },
     /// Say on a suspended workload why it is not resumed.

@@ -11,9 +11,10 @@ use muster_model::reason::Limiting;
 use muster_model::{Reason, Span, Time};
 use muster_report::{RenderContext, Words, explain, reason};
 
+use crate::apart::APART;
 use crate::gang::{Explained, GangKey, Pod};
-use crate::job::{APART, PORT};
-use crate::observation::{Action, PodId};
+use crate::job::PORT;
+use crate::observation::{Action, PodId, WorkloadId};
 use crate::rules::RuleId;
 use crate::scheduler::Scheduler;
 
@@ -97,6 +98,26 @@ impl Scheduler {
         self.to_explain.schedule(key, now + AGAIN_AFTER);
         if let Some(gang) = self.gangs.get_mut(key) {
             gang.explained = Some(explained);
+        }
+    }
+
+    /// Has a pod told again with the next explanation of its gang.
+    pub(crate) fn note_untold(&mut self, id: &PodId) {
+        let Some(pod) = self.pods.get(&id.key).filter(|pod| pod.facts.uid == id.uid) else {
+            return;
+        };
+        let gang = self.groups.gang_of(&pod.facts);
+        if let Some(explained) = self.gangs.get_mut(&gang).and_then(|gang| gang.explained.as_mut())
+        {
+            explained.pods.remove(&id.key);
+        }
+    }
+
+    /// Has a workload told again with the next explanation of its gang.
+    pub(crate) fn note_untold_workload(&mut self, workload: &WorkloadId) {
+        let key = GangKey::Group(workload.gang());
+        if let Some(explained) = self.gangs.get_mut(&key).and_then(|gang| gang.explained.as_mut()) {
+            explained.has_workload = false;
         }
     }
 

@@ -39,6 +39,7 @@ impl Scheduler {
             gang.hold = hold.map(Arc::from);
         }
         self.roll_back_part(now, key);
+        self.tell_empty_group(now, key);
         self.schedule_explanation(now, key);
         if self.gangs.get(key).is_some_and(Gang::is_unused) {
             self.gangs.remove(key);
@@ -262,7 +263,8 @@ impl Scheduler {
         self.describe_nodes();
         let borrowed: Vec<(&PodFacts, NodeRule)> =
             facts.iter().map(|(facts, rule)| (facts, rule.clone())).collect();
-        let (spec, ranks) = job::of_pods(&mut self.nodes, &assignment, &terms, &borrowed)?;
+        let (spec, ranks) =
+            job::of_pods(&mut self.nodes, &assignment, &terms, &self.apart, &borrowed)?;
         Ok((spec, ranks.into_iter().map(|at| pods[at].clone()).collect()))
     }
 

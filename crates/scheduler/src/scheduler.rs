@@ -17,8 +17,10 @@ use muster_model::{
 };
 
 use crate::agenda::Agenda;
+use crate::apart::Apart;
 use crate::batch::{Batch, Batches, Placed};
 use crate::devices::Devices;
+use crate::empty_groups::EmptyGroups;
 use crate::gang::{Gang, GangKey, Groups, Pod};
 use crate::held::Place;
 use crate::job;
@@ -81,6 +83,10 @@ pub struct Scheduler {
     pub(crate) batches: Batches,
     /// Gangs whose jobs the engine refuses; looked at again when nodes or queues change.
     pub(crate) refused: BTreeSet<GangKey>,
+    pub(crate) apart: Apart,
+    pub(crate) empty_groups: EmptyGroups,
+    /// True once everything that was there at the start was taken in.
+    pub(crate) is_started: bool,
     dirty: BTreeSet<GangKey>,
     /// Nodes that came or went since the last step.
     came_or_went: BTreeSet<NodeName>,
@@ -131,6 +137,9 @@ impl Scheduler {
             gangs: BTreeMap::new(),
             batches: BTreeMap::new(),
             refused: BTreeSet::new(),
+            apart: Apart::default(),
+            empty_groups: EmptyGroups::new(),
+            is_started: false,
             dirty: BTreeSet::new(),
             came_or_went: BTreeSet::new(),
             wakes: Agenda::default(),
@@ -214,6 +223,7 @@ impl Scheduler {
         for event in self.nodes.take_gone() {
             self.engine.apply(now, &event);
         }
+        self.is_started = true;
         now
     }
 
@@ -374,6 +384,8 @@ impl Scheduler {
             }
             Observation::Bound(id) => self.note_bound(now, &id),
             Observation::BindRefused(id, reason) => self.note_refused(now, &id, &reason),
+            Observation::Untold(pod) => self.note_untold(&pod),
+            Observation::WorkloadUntold(workload) => self.note_untold_workload(&workload),
             Observation::PriorityClass(class) => {
                 if self.priorities.insert(class) {
                     self.dirty.extend(self.groups.with_workload());
@@ -412,6 +424,9 @@ impl Scheduler {
         }
         let gang = GangRef::of_object(facts.kind, facts.key.clone());
         let waiting = self.groups.waiting_for(facts.kind, &facts.key);
+        if self.groups.get(&gang).is_none() {
+            self.note_new_group(self.last, &gang);
+        }
         if self.groups.insert(facts) {
             self.dirty.extend(waiting);
             self.regroup(&gang);
@@ -441,6 +456,7 @@ impl Scheduler {
         }
         self.note_holder(&key);
         self.note_sharer(&key);
+        self.note_carrier(&key);
         let pod = &self.pods[&key];
         if pod.facts.is_ours {
             self.join_gang(&key);
@@ -448,12 +464,14 @@ impl Scheduler {
             self.count_as_foreign(&key);
         }
         if self.pods[&key].has_ended() {
+            self.forget_carrier(&key);
             self.forget_foreign(&key);
             self.devices.forget_pod(&self.pods[&key].facts);
         }
     }
 
     pub(crate) fn remove_pod(&mut self, key: &ObjectKey) {
+        self.forget_carrier(key);
         self.forget_foreign(key);
         self.leave_gang(key);
         if let Some(pod) = self.pods.remove(key) {
@@ -601,6 +619,7 @@ impl Scheduler {
             return;
         };
         let Some(node) = pod.binding.take() else { return };
+        self.nodes.remove_selected(&node, &id.key);
         pod.shared_gpu = None;
         self.counts.refused += 1;
         let gang = self.groups.gang_of(&pod.facts);
@@ -622,7 +641,7 @@ impl Scheduler {
         let placed = PodFacts { node: Some(node.clone()), ..pod.facts.clone() };
         // A pod that runs has its devices: what keeps others from theirs does not concern it.
         let facts = self.devices.resolve(&placed).unwrap_or(placed);
-        let mut take = job::take(&facts);
+        let mut take = job::take(&facts, &self.apart);
         if self.is_holder(&facts) {
             // Its GPU counts for those who have shares of it.
             take.requests.0.remove(gpu_share::RESOURCE);

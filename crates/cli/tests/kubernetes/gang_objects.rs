@@ -158,7 +158,7 @@ fn the_objects_of_others_make_gangs() {
 
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
-fn pod_groups_of_kubernetes_make_gangs_and_ask_for_a_topology() {
+fn pod_groups_of_kubernetes_make_gangs() {
     let cluster = KubernetesCluster::here();
     let _scheduler = SchedulerProcess::active(&cluster);
     let namespace = cluster.namespace("native-gangs");
@@ -170,6 +170,7 @@ fn pod_groups_of_kubernetes_make_gangs_and_ask_for_a_topology() {
             "spec": {"schedulingPolicy": {"gang": {"minCount": pods}}},
         })
     };
+    namespace.create_object(&group("empty", 2));
     namespace.create_object(&group("gang", 5));
     let of = |name: &str, group: &str| {
         let mut one = pod(name, &json!({}));
@@ -187,4 +188,10 @@ fn pod_groups_of_kubernetes_make_gangs_and_ask_for_a_topology() {
     let expected = "PodGroup none does not exist in namespace native-gangs";
     until(expected, || namespace.reason("orphan") == expected);
     assert_eq!(namespace.bound(""), 5);
+    let is_told = |event: &Value| {
+        event["reason"] == "NoPods" && event["involvedObject"]["name"] == "empty"
+    };
+    until("a group that no pod names says so", || {
+        namespace.objects("events", "").iter().any(is_told)
+    });
 }

@@ -4,6 +4,7 @@
 mod claims;
 mod conformance;
 mod exported_job;
+mod gangs;
 mod installation;
 mod shares;
 

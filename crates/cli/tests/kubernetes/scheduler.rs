@@ -23,16 +23,25 @@ fn pod(gang: &str, index: usize, size: usize, gpus: u32, scheduler: &str) -> Val
     })
 }
 
-/// Creates the pods of two gangs of 5 in turns.
-fn create_interleaved(namespace: &TestNamespace, gpus: u32, node: Option<&str>, scheduler: &str) {
-    for index in 0..5 {
-        for gang in ["a", "b"] {
-            let mut one = pod(gang, index, 5, gpus, scheduler);
-            if let Some(node) = node {
-                one["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": node});
-            }
-            namespace.create_object(&one);
+/// Eight GPUs for two gangs of 5: on one node, or one pod per node on eight.
+const LAYOUTS: [(&str, u32, Option<&str>); 2] =
+    [("gangs-on-one-node", 1, Some("node1")), ("gangs-on-eight", 8, None)];
+
+/// Returns the pods of two gangs of 5 in turns.
+fn interleaved(gpus: u32, node: Option<&str>, scheduler: &str) -> Vec<Value> {
+    let pods = (0..5).flat_map(|index| ["a", "b"].map(|gang| pod(gang, index, 5, gpus, scheduler)));
+    let on_node = pods.map(|mut one| {
+        if let Some(node) = node {
+            one["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": node});
         }
+        one
+    });
+    on_node.collect()
+}
+
+fn create_interleaved(namespace: &TestNamespace, gpus: u32, node: Option<&str>, scheduler: &str) {
+    for pod in interleaved(gpus, node, scheduler) {
+        namespace.create_object(&pod);
     }
 }
 
@@ -42,8 +51,7 @@ fn create_interleaved(namespace: &TestNamespace, gpus: u32, node: Option<&str>, 
 fn interleaved_gangs_start_whole_one_after_the_other() {
     let cluster = KubernetesCluster::here();
     let _scheduler = SchedulerProcess::active(&cluster);
-    for (name, gpus, node) in [("gangs-on-one-node", 1, Some("node1")), ("gangs-on-eight", 8, None)]
-    {
+    for (name, gpus, node) in LAYOUTS {
         let namespace = cluster.namespace(name);
         create_interleaved(&namespace, gpus, node, "muster");
         until("gang a has its nodes", || namespace.bound("gang=a") == 5);
@@ -58,7 +66,8 @@ fn interleaved_gangs_start_whole_one_after_the_other() {
     }
 }
 
-/// The same again and again, watched from outside: `MUSTER_TEST_REPETITIONS` sets how often.
+/// The same again and again, on one node and on eight in turns, watched from outside:
+/// `MUSTER_TEST_REPETITIONS` sets how often.
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn no_repetition_leaves_a_part_of_a_gang() {
@@ -69,10 +78,9 @@ fn no_repetition_leaves_a_part_of_a_gang() {
     let namespace = cluster.namespace("gangs-again");
     let watch = PodWatch::start(&cluster, namespace.name());
     let mut longest = Duration::ZERO;
-    for _ in 0..repetitions {
-        let pods: Vec<Value> = (0..5)
-            .flat_map(|index| ["a", "b"].map(|gang| pod(gang, index, 5, 8, "muster")))
-            .collect();
+    for repetition in 0..repetitions {
+        let (_, gpus, node) = LAYOUTS[repetition % LAYOUTS.len()];
+        let pods = interleaved(gpus, node, "muster");
         namespace.create_object(&json!({"apiVersion": "v1", "kind": "List", "items": pods}));
         until("gang a has its nodes", || namespace.bound("gang=a") == 5);
         assert_eq!(namespace.bound("gang=b"), 0);
@@ -91,8 +99,10 @@ fn no_repetition_leaves_a_part_of_a_gang() {
         longest.as_secs_f32(),
     );
     assert_eq!(seen.rejected, 0);
-    // Its five bindings are on their way beside each other.
+    // Its five bindings are on their way beside each other. On a quiet machine both take well below a
+    // second (docs/kubernetes.md); other tests run beside this one.
     assert!(seen.longest_half < Duration::from_secs(5), "{:?}", seen.longest_half);
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
 }
 
 /// The reason for all of this: pod by pod, each gang gets a part and none starts.

@@ -86,7 +86,9 @@ impl NodeSum {
             found.push(Violation::Quantity { node: id, what: "memory" });
         }
         let of = |sum: &NodeSum, name| sum.extras.get(name).copied().unwrap_or(0);
-        let has = |name| node.spec.extras.get(name).copied().unwrap_or(0);
+        let units = |extras: &BTreeMap<Arc<str>, u64>, name| extras.get(name).copied().unwrap_or(0);
+        let has =
+            |name| units(&node.spec.extras, name).saturating_sub(units(&node.foreign.extras, name));
         if asked.extras.keys().any(|name| of(self, name) > has(name)) {
             found.push(Violation::Quantity { node: id, what: "extras" });
         }

@@ -217,12 +217,19 @@ impl Pool {
         let mut extras: Vec<_> =
             extras.iter().map(|(name, count)| (self.intern_extra(name), *count)).collect();
         extras.sort_unstable();
+        let others = self.nodes[at].foreign.extras.clone();
+        let others = others.iter().map(|(name, count)| (self.intern_extra(name), *count));
+        let mut others: Vec<_> = others.collect();
+        others.sort_unstable();
         let node = &mut self.nodes[at];
         node.capacity =
             Scalars { cpus: u64::from(node.spec.cpus.0), memory: node.spec.memory.0, extras };
         node.limit = node.capacity.clone();
-        node.limit.cpus = node.capacity.cpus.saturating_sub(u64::from(node.foreign.cpus.0));
-        node.limit.memory = node.capacity.memory.saturating_sub(node.foreign.memory.0);
+        node.limit.sub(&Scalars {
+            cpus: u64::from(node.foreign.cpus.0),
+            memory: node.foreign.memory.0,
+            extras: others,
+        });
         node.update_usable(&self.view);
         self.touch(id);
         self.returned += 1;

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use muster_model::{Foreign, Outcome, Redaction, TaskCheckpoint};
+use muster_model::{Outcome, Redaction, TaskCheckpoint};
 use serde::{Serialize, Serializer};
 
 use super::advance_reservation::PlacedReservation;
@@ -82,7 +82,7 @@ impl Snapshot {
                 spec: names.node_spec(spec),
                 up,
                 drained,
-                foreign: Foreign { processes: Vec::new(), ..foreign },
+                foreign: names.foreign(foreign),
                 drains: drains.redacted(names),
             }
         });

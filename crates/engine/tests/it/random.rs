@@ -376,6 +376,7 @@ fn random_event(
             let foreign = Foreign {
                 devices,
                 cpus: CpuMilli(rng.below(4) as u32 * 1000),
+                extras: [("nic".into(), rng.below(3))].into_iter().collect(),
                 ..Foreign::default()
             };
             Event::ForeignUse { node, foreign }

@@ -10,7 +10,8 @@ pub(super) fn of(kind: GroupKind, spec: &Value) -> GroupSize {
     let pods = match kind {
         GroupKind::Native => return native(spec),
         GroupKind::Volcano => return volcano(spec),
-        GroupKind::Coscheduling | GroupKind::Kai => number(spec, "/minMember"),
+        GroupKind::Kai => return kai(spec),
+        GroupKind::Coscheduling => number(spec, "/minMember"),
         GroupKind::LeaderWorkerSet => number(spec, "/leaderWorkerTemplate/size"),
         GroupKind::JobSet => Some(job_set(spec)),
         GroupKind::PyTorchJob => {
@@ -60,7 +61,19 @@ fn number(spec: &Value, path: &str) -> Option<u32> {
     u32::try_from(spec.pointer(path)?.as_u64()?).ok()
 }
 
+/// Returns true for a list or mapping with entries.
+fn has_entries(spec: &Value, path: &str) -> bool {
+    match spec.pointer(path) {
+        Some(Value::Array(items)) => !items.is_empty(),
+        Some(Value::Object(fields)) => !fields.is_empty(),
+        _ => false,
+    }
+}
+
 fn native(spec: &Value) -> GroupSize {
+    if spec.pointer("/schedulingConstraints/topology/1").is_some() {
+        return GroupSize::NotUnderstood("a second topology constraint".to_owned());
+    }
     let gang = number(spec, "/schedulingPolicy/gang/minCount");
     match (gang, spec.pointer("/schedulingPolicy/basic")) {
         (Some(pods), _) => GroupSize::Gang(pods.max(1)),
@@ -75,7 +88,26 @@ fn volcano(spec: &Value) -> GroupSize {
     if spec.pointer("/networkTopology/mode").and_then(Value::as_str) == Some("hard") {
         return GroupSize::NotUnderstood("a hard network topology".to_owned());
     }
-    GroupSize::Gang(number(spec, "/minMember").unwrap_or(1).max(1))
+    if has_entries(spec, "/subGroupPolicy") {
+        return GroupSize::NotUnderstood("`subGroupPolicy`".to_owned());
+    }
+    // Volcano's controller writes the minimum of each task, which together may need more.
+    let tasks = spec.pointer("/minTaskMember").and_then(Value::as_object).into_iter().flatten();
+    let of_tasks = tasks.filter_map(|(_, pods)| u32::try_from(pods.as_u64()?).ok());
+    let of_tasks = of_tasks.fold(0, u32::saturating_add);
+    GroupSize::Gang(number(spec, "/minMember").unwrap_or(1).max(of_tasks).max(1))
+}
+
+fn kai(spec: &Value) -> GroupSize {
+    if has_entries(spec, "/subGroups") {
+        return GroupSize::NotUnderstood("`subGroups`".to_owned());
+    }
+    match spec.pointer("/preemptibility").and_then(Value::as_str) {
+        Some("non-preemptible") => {
+            GroupSize::NotUnderstood("`preemptibility: non-preemptible`".to_owned())
+        }
+        _ => GroupSize::Gang(number(spec, "/minMember").unwrap_or(1).max(1)),
+    }
 }
 
 /// Sums the pods of all replicated jobs: replicas × parallelism, each 1 by default.
@@ -145,6 +177,11 @@ mod tests {
         check(GroupKind::Coscheduling, json!({"minMember": 3}), &gang(3));
         check(GroupKind::Volcano, json!({"minMember": 3, "queue": "a"}), &gang(3));
         check(GroupKind::Volcano, json!({}), &gang(1));
+        check(
+            GroupKind::Volcano,
+            json!({"minMember": 3, "minTaskMember": {"head": 1, "worker": 4}}),
+            &gang(5),
+        );
         check(GroupKind::Kai, json!({"minMember": 4}), &gang(4));
         check(
             GroupKind::LeaderWorkerSet,
@@ -180,6 +217,23 @@ mod tests {
     }
 
     #[test]
+    fn objects_name_a_queue_and_a_topology() {
+        let wished = |kind, spec: Value| {
+            let mut wishes = Wishes::default();
+            add_wishes(kind, &spec, &mut wishes);
+            [wishes.queue, wishes.required_topology, wishes.preferred_topology]
+        };
+        let text = |name: &str| Some(name.to_owned());
+        let rack = json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}});
+        assert_eq!(wished(GroupKind::Native, rack), [None, text("rack"), None]);
+        let kai = json!({"queue": "a", "topologyConstraint": {
+            "requiredTopologyLevel": "block", "preferredTopologyLevel": "rack",
+        }});
+        assert_eq!(wished(GroupKind::Kai, kai), [text("a"), text("block"), text("rack")]);
+        assert_eq!(wished(GroupKind::Volcano, json!({"queue": "b"})), [text("b"), None, None]);
+    }
+
+    #[test]
     fn jobs_are_gangs_when_all_their_pods_run_at_once() {
         let indexed = |parallelism, completions| json!({"completionMode": "Indexed", "parallelism": parallelism, "completions": completions});
         check(GroupKind::Job, indexed(4, 4), &GroupSize::Gang(4));
@@ -192,7 +246,17 @@ mod tests {
     fn unknown_policies_are_named() {
         for (kind, spec) in [
             (GroupKind::Native, json!({"schedulingPolicy": {"other": {}}})),
+            (
+                GroupKind::Native,
+                json!({
+                    "schedulingPolicy": {"gang": {"minCount": 2}},
+                    "schedulingConstraints": {"topology": [{"key": "rack"}, {"key": "row"}]},
+                }),
+            ),
             (GroupKind::Volcano, json!({"networkTopology": {"mode": "hard"}})),
+            (GroupKind::Volcano, json!({"minMember": 2, "subGroupPolicy": [{"name": "a"}]})),
+            (GroupKind::Kai, json!({"minMember": 2, "subGroups": [{"name": "a"}]})),
+            (GroupKind::Kai, json!({"minMember": 2, "preemptibility": "non-preemptible"})),
         ] {
             assert!(matches!(of(kind, &spec), GroupSize::NotUnderstood(_)), "{spec}");
         }

@@ -1,6 +1,7 @@
 //! Tests of reading pods.
 
 use super::*;
+use crate::anti_affinity::selects;
 use crate::group::GroupKind;
 use muster_model::GpuMilli;
 use serde_json::{Value, json};
@@ -163,6 +164,20 @@ fn equal_anti_affinity_has_an_equal_key() {
     let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}});
     let spec = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}});
     assert_eq!(pod(spec).apart, ["n/app=x".into()]);
+}
+
+#[test]
+fn anti_affinity_selects_pods_with_and_without_the_term() {
+    let check = |key: &str, namespace: &str, labels: &[(&str, &str)], expected: bool| {
+        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        assert_eq!(selects(key, namespace, &labels.collect()), expected, "{key} {namespace}");
+    };
+    check("n/app=x", "n", &[("app", "x"), ("tier", "a")], true);
+    check("n/app=x", "m", &[("app", "x")], false);
+    check("n/app=x", "n", &[("app", "y")], false);
+    check("n/a.b/app=x,tier=a", "n", &[("a.b/app", "x"), ("tier", "a")], true);
+    check("n/a.b/app=x,tier=a", "n", &[("a.b/app", "x")], false);
+    check("n/", "n", &[], true);
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl fmt::Display for ComparedSystem {
     }
 }
 
-/// Two systems compared.
+/// Comparison of two systems, dimension by dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// The two systems, in the requested order.

@@ -152,7 +152,7 @@ impl Cluster {
     pub async fn calm(&self) -> Result<(), Failure> {
         let mut before = self.cpu_secs().await?;
         loop {
-            tokio::time::sleep(CALM_PERIOD).await;
+            rest(CALM_PERIOD).await;
             let now = self.cpu_secs().await?;
             if now - before < CALM_CPU * CALM_PERIOD.as_secs_f64() {
                 return Ok(());
@@ -209,7 +209,11 @@ impl Cluster {
 
 /// Rests between two checks of a condition.
 pub async fn pause() {
-    tokio::time::sleep(PAUSE).await;
+    rest(PAUSE).await;
+}
+
+async fn rest(time: Duration) {
+    tokio::time::sleep(time).await;
 }
 
 /// Pods that have got a node, as they are seen.

@@ -37,6 +37,8 @@ pub struct Cluster {
     pub jobs: BTreeMap<ObjectKey, Value>,
     /// Explanation of each suspended Job that was told last.
     pub told_jobs: BTreeMap<ObjectKey, String>,
+    /// Texts on PodGroups without pods.
+    pub told_groups: BTreeMap<ObjectKey, String>,
     /// Reason of each suspension that was requested, and its Job.
     pub suspensions: Vec<(String, String)>,
     /// True while the Job controller works.
@@ -81,6 +83,7 @@ impl Cluster {
             refuse: BTreeSet::new(),
             jobs: BTreeMap::new(),
             told_jobs: BTreeMap::new(),
+            told_groups: BTreeMap::new(),
             suspensions: Vec::new(),
             has_controller: true,
             classes: Vec::new(),
@@ -464,6 +467,9 @@ impl Cluster {
             Action::Explain { pods, text } => {
                 self.tellings += 1;
                 self.reported.extend(pods.into_iter().map(|pod| (pod.key, text.to_string())));
+            }
+            Action::NoteEmptyGroup { group, text } => {
+                self.told_groups.insert(group.key, text.to_string());
             }
             Action::ExplainWorkload { workload, text } => {
                 self.tellings += 1;

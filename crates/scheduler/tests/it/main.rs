@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod admission;
+mod apart;
 mod chaos;
 mod claims;
 mod cluster;

@@ -1,5 +1,6 @@
 //! What users are told of pods that wait.
 
+use muster_kubernetes::group::GroupKind;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodPhase;
 use muster_model::{QueueSpec, QueueTree};
@@ -7,7 +8,7 @@ use muster_scheduler::Observation;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::objects::{PodBuilder, labelled_node, node, pod, read_node};
+use crate::objects::{PodBuilder, group, labelled_node, node, pod, read_node};
 
 fn check(one: &PodBuilder, expected: &str) {
     let mut cluster = Cluster::new([node("n", 4)]);
@@ -256,7 +257,7 @@ fn the_reason_of_a_refusal_is_told() {
     assert!(!cluster.reported("p-next").contains("refused"), "{}", cluster.reported("p-next"));
 }
 
-/// What is short is called what its users call it.
+/// Names of scarce resources are those that users know.
 #[test]
 fn a_scarce_resource_is_named() {
     let small = read_node(json!({
@@ -287,4 +288,30 @@ fn a_scarce_resource_is_named() {
         "{}",
         cluster.reported("c")
     );
+}
+
+/// A PodGroup that no pod names says so, once; one that was there before, or has pods, says nothing.
+#[test]
+fn a_group_without_pods_says_so() {
+    let group_of = |name: &str| {
+        group(GroupKind::Native, name, json!({"schedulingPolicy": {"gang": {"minCount": 2}}}))
+    };
+    let member =
+        |name: &str, of: &str| pod(name, 0).spec("schedulingGroup", json!({"podGroupName": of}));
+    let mut cluster = Cluster::new([node("n", 4)]);
+    cluster.set_group(group_of("old"));
+    cluster.settle();
+    cluster.set_group(group_of("empty"));
+    cluster.set_group(group_of("late"));
+    cluster.set_group(group_of("of-others"));
+    cluster.create(&member("p", "of-others").spec("schedulerName", json!("other")));
+    cluster.run(30_000);
+    assert!(cluster.told_groups.is_empty());
+    cluster.create_all([member("a", "late"), member("b", "late")]);
+    cluster.run(60_000);
+    let told: Vec<&str> = cluster.told_groups.keys().map(|key| &*key.name).collect();
+    assert_eq!(told, ["empty"], "{:?}", cluster.told_groups);
+    cluster.told_groups.clear();
+    cluster.run(120_000);
+    assert!(cluster.told_groups.is_empty(), "it is told once");
 }

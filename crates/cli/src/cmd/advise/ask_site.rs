@@ -289,7 +289,7 @@ fn parse_site_value(fact: Fact, text: &str) -> Result<u32, Failure> {
     Ok(site.facts.get(fact))
 }
 
-/// What the user has answered.
+/// Answers of the user.
 #[derive(Clone, Debug, Default)]
 struct SiteAnswers {
     facts: Facts,
@@ -391,7 +391,7 @@ fn require(fact: Fact, facts: &mut Facts) {
 mod tests {
     use super::*;
 
-    /// Whatever is answered, the file that is written says it.
+    /// Every answer is in the file that is written.
     #[test]
     fn answers_are_in_the_file() {
         for fact in Fact::SITE {

@@ -98,6 +98,7 @@ fn a_holder_that_does_not_start_is_said() {
     create_share(&namespace, "a", "0.5");
     scheduler.waits_for_line("took no GPU within");
     assert!(scheduler.log().contains("missing:1"), "{}", scheduler.log());
+    until("the pod says so", || namespace.reason("a").contains("took no GPU within"));
     namespace.delete("a");
     until("the holder goes", || holders(&cluster) == 0);
 }
