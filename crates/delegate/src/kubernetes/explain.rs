@@ -1,7 +1,6 @@
 //! Explanations, nodes and queues, as the scheduler inside the cluster would give them.
 
 use muster_api::types::{ExplainResponse, NodeList, QueueList};
-use muster_kubernetes::job::view;
 use muster_kubernetes::names;
 use muster_model::{ElementId, JobId, Reason};
 use muster_operator::ObjectName;
@@ -62,7 +61,7 @@ fn pod_to_explain(found: &FoundJob) -> Result<ObjectName> {
     let pods = found.pods();
     let pod = pods.iter().find(is_waiting).or(pods.first()).ok_or_else(|| {
         let name = &found.key.name;
-        let shown = view(found.job(), &pods, "");
+        let shown = found.view("");
         if shown.state.is_final() {
             let outcome = shown.elements.first().and_then(|element| element.outcome.as_ref());
             let how = outcome.map_or(String::new(), |outcome| format!(": {outcome}"));

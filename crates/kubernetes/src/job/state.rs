@@ -4,7 +4,7 @@ use muster_model::view::{JobState, TaskStage};
 use muster_model::{Outcome, Rank, Reason, TaskExit, Time};
 use serde_json::Value;
 
-use super::{JobObject, JobRole, JobTask, condition, is_true, number_at};
+use super::{JobObject, JobRole, JobTask, condition, is_true, kueue, number_at};
 use crate::group::SUCCESS;
 use crate::names;
 
@@ -213,10 +213,7 @@ pub(super) fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
         );
     }
     if let Some(queue) = job.label(names::KUEUE_QUEUE) {
-        let text = format!(
-            "Kueue has not admitted it to its queue {queue}; `kubectl get workloads` shows why"
-        );
-        return (JobState::Pending, native("Suspended", &text));
+        return (JobState::Pending, kueue::not_admitted(queue));
     }
     (
         JobState::Held,

@@ -380,6 +380,20 @@ fn kueue_says_why_a_job_waits() {
     assert_eq!(workload(json!([checks, reserved])), reason("the checks are not ready"));
     assert_eq!(workload(json!([reserved])), None);
     assert_eq!(workload(Value::Null), None);
+    let is_waiting = |change: fn(&mut Value)| {
+        let mut job = gang();
+        job["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "main"});
+        job["spec"]["runPolicy"] = json!({"suspend": true});
+        change(&mut job);
+        kueue::is_waiting(JobObject { api: BATCH, object: &job })
+    };
+    assert!(is_waiting(|_| ()));
+    assert!(!is_waiting(|job| job["spec"]["runPolicy"] = json!({})));
+    assert!(!is_waiting(|job| job["metadata"]["labels"] = json!({})));
+    assert!(!is_waiting(|job| job["metadata"]["labels"]["muster.run/queue"] = json!("a")));
+    assert!(!is_waiting(|job| {
+        job["status"] = json!({"conditions": [{"type": "muster.run/Admitted", "status": "False"}]});
+    }));
 }
 
 #[test]
