@@ -1,6 +1,7 @@
 //! Kinds of objects that users call jobs, their pods, and the view of a job computed from both,
 //! whichever program created the object.
 
+mod disruption;
 pub mod kueue;
 mod pods;
 mod ray;

@@ -146,6 +146,72 @@ fn it_runs_when_all_tasks_do() {
     assert_eq!((view.state, reason_of(&view)), (JobState::Starting, ("ImagePullBackOff", text)));
 }
 
+/// Makes the pod of the gang that the cluster ended, and the code with which its program then did.
+fn disrupted(index: u32, reason: &str, code: i32) -> Value {
+    let mut pod = pod(index, [exited(code, 30), exited(code, 30)]);
+    pod["status"]["phase"] = json!("Failed");
+    pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True",
+        "reason": reason, "message": "said", "lastTransitionTime": "2026-11-26T10:01:00Z"}]);
+    pod
+}
+
+fn preempted(pods: &[Value], reason: &str) -> JobView {
+    let mut job = gang();
+    job["status"] = json!({"conditions": condition_of("Failed", reason)});
+    viewed(&job, pods)
+}
+
+#[test]
+fn a_pod_that_the_cluster_ended_is_lost_or_preempted() {
+    const HINT: &str = "`restart` in the job file starts it again";
+    for (reason, words) in [
+        ("EvictionByEvictionAPI", "it was evicted, as by `kubectl drain` (said)"),
+        ("DeletionByTaintManager", "its node has a taint that it does not tolerate (said)"),
+        ("TerminationByKubelet", "its node shut down, or ran out of memory or disk (said)"),
+        ("DeletionByPodGC", "its node is gone (said)"),
+        ("Other", "Other (said)"),
+    ] {
+        let lost = Outcome::Lost { rank: Rank(2), reason: format!("{words}; {HINT}").into() };
+        check_failure(&[disrupted(1, reason, 143)], "BackoffLimitExceeded", lost);
+    }
+    // The other task fails while the preempted one has its grace period.
+    let peer = pod(0, [exited(1, 10), exited(1, 10)]);
+    let mut deleted = disrupted(1, "PreemptionByScheduler", 137);
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-11-26T10:01:00Z");
+    let view = preempted(&[peer, deleted.clone()], "BackoffLimitExceeded");
+    let message =
+        format!("rank 2 ended: it was preempted by a pod of a higher priority (said); {HINT}");
+    let outcome = Outcome::Native {
+        state: "PreemptionByScheduler".into(),
+        message: message.into(),
+        code: 125,
+    };
+    assert_eq!((view.state, &view.elements[0].outcome), (JobState::Preempted, &Some(outcome)));
+    // A program that had failed before, and one that took too much memory, failed by themselves.
+    let mut before = disrupted(1, "DeletionByPodGC", 3);
+    before["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-11-26T10:01:31Z");
+    let failed = Outcome::Failed { rank: Rank(2), code: 3 };
+    check_failure(&[before], "BackoffLimitExceeded", failed);
+    let mut killed = disrupted(1, "TerminationByKubelet", 137);
+    killed["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] = json!("OOMKilled");
+    let memory = Outcome::OutOfMemory { rank: Rank(2) };
+    check_failure(&[killed], "BackoffLimitExceeded", memory);
+    // Its controller starts it again.
+    let view = viewed(&gang(), &[deleted]);
+    let text = "it was preempted by a pod of a higher priority (said); its controller has not created the next pods yet";
+    assert_eq!(reason_of(&view), ("Restarting", text));
+}
+
+#[test]
+fn a_job_whose_failed_pod_is_gone_names_that_cause_too() {
+    let view = preempted(&[], "BackoffLimitExceeded");
+    let Some(Outcome::Native { state, message, code: 1 }) = &view.elements[0].outcome else {
+        panic!("{view:?}")
+    };
+    assert_eq!((&**state, view.state), ("BackoffLimitExceeded", JobState::Failed));
+    assert!(message.contains("preempted or evicted: `kubectl get events`"), "{message}");
+}
+
 /// Checks the outcome of a job that its controller calls failed.
 fn check_failure(pods: &[Value], reason: &str, expected: Outcome) {
     let mut job = gang();
