@@ -8,7 +8,7 @@ use futures_util::future::{join_all, try_join_all};
 use muster_api::Responder;
 use muster_api::query::{ChangesQuery, JobFilter};
 use muster_api::types::{ChangesResponse, ElementList, JobDetail, JobList};
-use muster_kubernetes::job::{JobApi, JobObject, elements, kueue, view, with_element};
+use muster_kubernetes::job::{JobApi, JobObject, elements, kueue, view, volcano, with_element};
 use muster_model::view::{ElementView, JobState, JobView};
 use muster_model::{ElementId, JobId, Outcome, Reason};
 use serde_json::Value;
@@ -341,14 +341,20 @@ impl JobObjects {
         }
     }
 
-    /// Adds the reasons of Kueue to jobs that wait for it; without the right to list its objects, they are
-    /// left out.
+    /// Adds the reasons of Kueue and Volcano to jobs that wait for them; without the right to list their
+    /// objects, they are left out.
     async fn add_reasons(&mut self, server: &ApiServer) {
         let of_kueue = self.jobs().any(kueue::is_waiting);
         if of_kueue && let Some(root) = server.root(kueue::GROUP, kueue::WORKLOADS) {
             let list = list_anywhere(server, &root, kueue::WORKLOADS.to_owned()).await;
             let workloads = list.map(|list| list.items).unwrap_or_default();
             self.reasons.extend(workloads.iter().filter_map(kueue::waiting_reason));
+        }
+        let of_volcano = self.jobs().any(volcano::is_waiting);
+        if of_volcano && let Some(root) = server.root(volcano::GROUP, volcano::POD_GROUPS) {
+            let list = list_anywhere(server, &root, volcano::POD_GROUPS.to_owned()).await;
+            let groups = list.map(|list| list.items).unwrap_or_default();
+            self.reasons.extend(groups.iter().filter_map(volcano::waiting_reason));
         }
     }
 
@@ -396,7 +402,8 @@ fn view_of(
     reason: Option<&Reason>,
 ) -> JobView {
     let mut view = view(job, pods, namespace);
-    if kueue::is_waiting(job) && view.state == JobState::Pending {
+    let is_of_another = kueue::is_waiting(job) || volcano::is_waiting(job);
+    if is_of_another && view.state == JobState::Pending {
         view.waiting_for = reason.cloned().or(view.waiting_for);
     }
     view

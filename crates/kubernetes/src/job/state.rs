@@ -5,7 +5,7 @@ use muster_model::{Outcome, Rank, Reason, TaskExit, Time};
 use serde_json::Value;
 
 use super::disruption::{self, Disruption};
-use super::{JobObject, JobRole, JobTask, condition, is_true, kueue, number_at};
+use super::{JobObject, JobRole, JobTask, condition, is_true, kueue, number_at, volcano};
 use crate::group::SUCCESS;
 use crate::names;
 
@@ -68,6 +68,9 @@ pub fn status(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> J
         let text = "its parallelism is 0; `kubectl patch job NAME --patch '{\"spec\":{\"parallelism\":1}}'` starts it";
         let reason = Some(native("NoParallelism", text));
         return JobStatus { reason, ..plain(JobState::Held, "Active") };
+    }
+    if let Some((state, reason)) = volcano::passing(phase(object), are_active) {
+        return JobStatus { reason, ..plain(state, phase(object)) };
     }
     if job.is_suspended() && are_active {
         return plain(JobState::Stopping, "Suspended");
@@ -210,6 +213,8 @@ fn unseen_failure(reason: &str, message: &str) -> Outcome {
         "BackoffLimitExceeded" => {
             "the pod that failed is gone, as one that was preempted or evicted: `kubectl get events` shows which"
         }
+        "Aborted" => volcano::ABORTED,
+        "Terminated" => volcano::TERMINATED,
         _ => "",
     };
     let parts = [message, more].into_iter().filter(|part| !part.is_empty());

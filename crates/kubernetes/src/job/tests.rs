@@ -386,6 +386,86 @@ fn roles_of_other_kinds_have_ranks_in_their_order() {
 }
 
 #[test]
+fn phases_of_volcano_are_states() {
+    let job = |phase: &str, message: &str| {
+        let template = json!({"spec": {"containers": [{"name": "main"}]}});
+        json!({
+            "metadata": {"name": "v", "uid": "2"},
+            "spec": {"tasks": [{"name": "main", "replicas": 1, "template": template}]},
+            "status": {"state": {"phase": phase, "message": message}},
+        })
+    };
+    let pod = json!({
+        "metadata": {"name": "v-main-0"}, "spec": {"nodeName": "n"},
+        "status": {"containerStatuses": [{"name": "main", "state": running()}]},
+    });
+    let viewed = |job: &Value, pods: &[&Value]| {
+        let view = super::view(JobObject { api: VOLCANO, object: job }, pods, "team");
+        assert_eq!(view.native.as_ref().unwrap().state, job["status"]["state"]["phase"]);
+        view
+    };
+    let check = |phase: &str, pods: &[&Value], state| {
+        assert_eq!(viewed(&job(phase, ""), pods).state, state, "{phase}");
+    };
+    check("Pending", &[], JobState::Pending);
+    check("Running", &[&pod], JobState::Running);
+    for phase in ["Aborting", "Terminating", "Completing"] {
+        check(phase, &[&pod], JobState::Stopping);
+        check(phase, &[], JobState::Stopping);
+    }
+    check("Restarting", &[&pod], JobState::Stopping);
+    check("Completed", &[], JobState::Done);
+    check("Failed", &[], JobState::Failed);
+    let restarting = viewed(&job("Restarting", ""), &[]);
+    let text = "Volcano starts it again, and has not created the next pods yet";
+    assert_eq!(
+        (restarting.state, reason_of(&restarting)),
+        (JobState::Pending, ("Restarting", text))
+    );
+    let outcome = |phase: &str, message: &str| {
+        let view = viewed(&job(phase, message), &[]);
+        assert_eq!(view.state, JobState::Failed);
+        view.elements[0].outcome.as_ref().unwrap().to_string()
+    };
+    assert!(outcome("Aborted", "").starts_with("Volcano aborted it"));
+    assert!(outcome("Aborted", "said").starts_with("said; Volcano aborted it"));
+    assert!(outcome("Terminated", "").contains("it cannot be resumed"));
+}
+
+#[test]
+fn volcano_says_why_a_job_waits() {
+    let reason = |status: Value| {
+        let group = json!({
+            "metadata": {"ownerReferences": [{"controller": true, "uid": "u1"}]},
+            "spec": {"queue": "research"}, "status": status,
+        });
+        volcano::waiting_reason(&group).map(|(uid, reason)| match reason {
+            Reason::Native { code, message, .. } => format!("{uid} {code}: {message}"),
+            other => panic!("{other:?}"),
+        })
+    };
+    let unschedulable = json!([{"type": "Unschedulable", "status": "True",
+        "reason": "NotEnoughResources", "message": "2/2 tasks in gang unschedulable"}]);
+    let with = |phase: &str| json!({"phase": phase, "conditions": unschedulable});
+    let said = Some("u1 NotEnoughResources: 2/2 tasks in gang unschedulable".to_owned());
+    assert_eq!(reason(with("Inqueue")), said);
+    assert_eq!(reason(with("Unknown")), said);
+    assert_eq!(reason(with("Running")), None);
+    assert_eq!(reason(json!({"phase": "Inqueue"})), None);
+    let waits = reason(json!({"phase": "Pending"})).unwrap();
+    assert!(waits.starts_with("u1 NotEnqueued: Volcano has not let it into its queue research"));
+    let is_waiting = |spec: Value, phase: &str| {
+        let object = json!({"spec": spec, "status": {"state": {"phase": phase}}});
+        volcano::is_waiting(JobObject { api: VOLCANO, object: &object })
+    };
+    assert!(is_waiting(json!({"schedulerName": "volcano"}), "Pending"));
+    assert!(is_waiting(json!({}), ""));
+    assert!(!is_waiting(json!({}), "Running"));
+    assert!(!is_waiting(json!({"schedulerName": "muster"}), "Pending"));
+    assert!(!volcano::is_waiting(JobObject { api: BATCH, object: &gang() }));
+}
+
+#[test]
 fn a_service_runs_as_long_as_a_replica_does() {
     let deployment = json!({
         "metadata": {"name": "api-x", "namespace": "team", "uid": "3", "annotations": {
