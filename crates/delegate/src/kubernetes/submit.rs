@@ -246,19 +246,9 @@ impl KubernetesScheduler {
             ));
             unfit.iter().fold(refusal, |refusal, one| refusal.hint(one.hint.clone()))
         })?;
-        let main = rendered.objects.last().expect("a job has an object");
-        let api = api_of(main);
-        if !server.serves(api.group, api.plural) {
-            return Err(RequestError::refused(format!(
-                "`{name}` needs a {} ({}), which this cluster does not have",
-                api.kind, api.group
-            ))
-            .hint(match api.kind {
-                "RayJob" => "without `kubernetes: {kuberay: true}` it is a Job, which needs nothing; or an administrator installs KubeRay",
-                _ => "several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it",
-            }));
-        }
+        check_versions(server, &name, &rendered.objects)?;
         let main = rendered.objects.last_mut().expect("a job has an object");
+        let api = api_of(main);
         // That of a RayJob is the time for which its cluster stays.
         if !api.is_service() && api.kind != "RayJob" {
             main["spec"]["ttlSecondsAfterFinished"] = json!(KEPT_SECS);
@@ -451,15 +441,57 @@ fn collection(object: &Value) -> String {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let version = text("/apiVersion");
     let root = if version.contains('/') { "apis" } else { "api" };
-    let plural = match text("/kind") {
+    let plural = plural_of(object);
+    format!("/{root}/{version}/namespaces/{}/{plural}", text("/metadata/namespace"))
+}
+
+/// Returns the resource name of an object's kind.
+fn plural_of(object: &Value) -> &'static str {
+    match object["kind"].as_str().unwrap_or_default() {
         "Service" => "services",
         "ConfigMap" => "configmaps",
         "Secret" => "secrets",
         "PodGroup" => "podgroups",
         "HorizontalPodAutoscaler" => "horizontalpodautoscalers",
         _ => api_of(object).plural,
-    };
-    format!("/{root}/{version}/namespaces/{}/{plural}", text("/metadata/namespace"))
+    }
+}
+
+/// Refuses objects that the cluster does not serve, or only in other versions.
+fn check_versions(server: &ApiServer, name: &str, objects: &[Value]) -> Result<()> {
+    let api = api_of(objects.last().expect("a job has an object"));
+    if !server.serves(api.group, api.plural) {
+        return Err(RequestError::refused(format!(
+            "`{name}` needs a {} ({}), which this cluster does not have",
+            api.kind, api.group
+        ))
+        .hint(match api.kind {
+            "RayJob" => "without `kubernetes: {kuberay: true}` it is a Job, which needs nothing; or an administrator installs KubeRay",
+            _ => "several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it",
+        }));
+    }
+    let mut refusals = objects.iter().filter_map(|object| {
+        // The core API has no group, and one version.
+        let (group, _) = object["apiVersion"].as_str()?.split_once('/')?;
+        other_version(name, object, server.versions(group, plural_of(object)))
+    });
+    refusals.next().map_or(Ok(()), Err)
+}
+
+/// Returns the error for an object whose kind the cluster serves, but only in other versions.
+fn other_version(name: &str, object: &Value, served: &[String]) -> Option<RequestError> {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    if served.is_empty() || served.iter().any(|one| one == version) {
+        return None;
+    }
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let refusal = RequestError::refused(format!(
+        "`{name}` is written as a {kind} of {version}, and this cluster serves only {}",
+        served.join(" and ")
+    ));
+    Some(refusal.hint(format!(
+        "use the release of Muster for that version, or an administrator installs a release of the API that serves {version}; `muster export kubernetes` writes the objects to a file, to be changed by hand"
+    )))
 }
 
 fn path(object: &Value) -> String {
@@ -514,6 +546,22 @@ mod tests {
                 |one| one.len() == SUFFIX_LETTERS && one.bytes().all(|b| ALPHABET.contains(&b))
             )
         );
+    }
+
+    #[test]
+    fn an_object_of_a_version_that_is_not_served_is_refused() {
+        let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"});
+        let refused = |served: &[&str]| {
+            let served: Vec<String> = served.iter().map(|one| (*one).to_owned()).collect();
+            other_version("train", &set, &served).map(|refusal| refusal.to_string())
+        };
+        assert_eq!(refused(&["jobset.x-k8s.io/v1", "jobset.x-k8s.io/v1alpha2"]), None);
+        // That it is not served at all is another error.
+        assert_eq!(refused(&[]), None);
+        let text = refused(&["jobset.x-k8s.io/v1"]).unwrap();
+        for part in ["`train`", "JobSet of jobset.x-k8s.io/v1alpha2", "only jobset.x-k8s.io/v1"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 
     #[test]
