@@ -14,6 +14,7 @@ use super::*;
 use crate::gpu_share;
 use crate::node::NodeText;
 
+mod gangs;
 mod ray_job;
 
 /// Job of 2 nodes with 8 GPUs each, and one program.
