@@ -107,7 +107,7 @@ impl KubernetesScheduler {
         }
         // 2. Write all objects first: a job that Kubernetes cannot run rejects the whole request.
         let server = self.server().await?;
-        let scheduler = scheduler_of(server);
+        let found = scheduler_of(|group, plural| server.serves(group, plural));
         let mut ready = Vec::new();
         let nodes = self.nodes_of_models(server, &checked).await?;
         for (nth, checked) in checked.into_iter().enumerate() {
@@ -116,6 +116,7 @@ impl KubernetesScheduler {
             let files = sent_files(&checked, &request.workdir)?;
             let resource = checked.kubernetes.gpu_resource.as_deref().unwrap_or(render::NVIDIA);
             let gpu_labels = GpuLabels::of(&nodes, resource);
+            let scheduler = chosen_scheduler(server, &checked, found)?;
             let input = PrepareInput {
                 key,
                 scheduler,
@@ -395,14 +396,46 @@ fn sent_files(checked: &CheckedJob, workdir: &str) -> Result<Vec<SentFile>> {
     })
 }
 
-/// Returns the gang scheduler of this cluster: Muster's before others.
-fn scheduler_of(server: &ApiServer) -> GangScheduler {
-    match () {
-        () if server.serves(QUEUE_GROUP, QUEUES) => GangScheduler::Muster,
-        () if server.serves("kueue.x-k8s.io", "localqueues") => GangScheduler::Kueue,
-        () if server.serves("batch.volcano.sh", "jobs") => GangScheduler::Volcano,
-        () if server.serves("scheduling.k8s.io", "podgroups") => GangScheduler::PodGroups,
-        () => GangScheduler::None,
+/// Returns the objects by which a cluster is known to have a scheduler, as API group and plural; `None` for
+/// kube-scheduler alone, which needs none.
+fn mark_of(scheduler: GangScheduler) -> Option<(&'static str, &'static str)> {
+    match scheduler {
+        GangScheduler::Muster => Some((QUEUE_GROUP, QUEUES)),
+        GangScheduler::Kueue => Some(("kueue.x-k8s.io", "localqueues")),
+        GangScheduler::Volcano => Some(("batch.volcano.sh", "jobs")),
+        GangScheduler::Kai => Some(("scheduling.run.ai", "queues")),
+        GangScheduler::PodGroups => Some(("scheduling.k8s.io", "podgroups")),
+        GangScheduler::None => None,
+    }
+}
+
+/// Returns the gang scheduler of a cluster that serves these kinds: Muster's before others.
+fn scheduler_of(serves: impl Fn(&str, &str) -> bool) -> GangScheduler {
+    let is_there = |scheduler: &GangScheduler| {
+        mark_of(*scheduler).is_none_or(|(group, plural)| serves(group, plural))
+    };
+    GangScheduler::ALL.into_iter().find(is_there).unwrap_or(GangScheduler::None)
+}
+
+/// Returns the scheduler that a document names, or else the one that was found.
+fn chosen_scheduler(
+    server: &ApiServer,
+    checked: &CheckedJob,
+    found: GangScheduler,
+) -> Result<GangScheduler> {
+    let Some(chosen) = checked.kubernetes.scheduler else { return Ok(found) };
+    // Muster's scheduler may run without Queue objects.
+    let mark = mark_of(chosen).filter(|_| chosen != GangScheduler::Muster);
+    match mark {
+        Some((group, plural)) if !server.serves(group, plural) => {
+            Err(RequestError::refused(format!(
+                "`{}` names the scheduler {}, which this cluster does not have: it serves no {plural}.{group}",
+                checked.spec.name,
+                chosen.word()
+            ))
+            .hint("leave out `kubernetes: {scheduler: …}`: `run` finds the one that the cluster has"))
+        }
+        _ => Ok(chosen),
     }
 }
 
@@ -546,6 +579,19 @@ mod tests {
                 |one| one.len() == SUFFIX_LETTERS && one.bytes().all(|b| ALPHABET.contains(&b))
             )
         );
+    }
+
+    #[test]
+    fn the_scheduler_is_the_first_that_the_cluster_has() {
+        let found =
+            |kinds: &[(&str, &str)]| scheduler_of(|group, plural| kinds.contains(&(group, plural)));
+        let kai = ("scheduling.run.ai", "queues");
+        let native = ("scheduling.k8s.io", "podgroups");
+        assert_eq!(found(&[native, kai]), GangScheduler::Kai);
+        assert_eq!(found(&[native]), GangScheduler::PodGroups);
+        assert_eq!(found(&[kai, ("batch.volcano.sh", "jobs")]), GangScheduler::Volcano);
+        assert_eq!(found(&[kai, ("muster.run", "queues")]), GangScheduler::Muster);
+        assert_eq!(found(&[]), GangScheduler::None);
     }
 
     #[test]
