@@ -1,6 +1,7 @@
 //! Kinds of objects that users call jobs, their pods, and the view of a job computed from both,
 //! whichever program created the object.
 
+mod disruption;
 pub mod kueue;
 mod pods;
 mod ray;
@@ -8,6 +9,7 @@ mod roles;
 mod state;
 mod used;
 mod view;
+pub mod volcano;
 
 use muster_model::{Array, Checkpoint, JobId, Replicas};
 use serde_json::Value;
@@ -82,14 +84,19 @@ impl JobApi {
     /// Returns the kind in lower case, as users type it before a `/`: `job`, `vcjob` for that of Volcano.
     #[must_use]
     pub fn word(&self) -> String {
-        let is_of_volcano = self.group == "batch.volcano.sh";
-        if is_of_volcano { "vcjob".to_owned() } else { self.kind.to_lowercase() }
+        if self.is_of_volcano() { "vcjob".to_owned() } else { self.kind.to_lowercase() }
     }
 
     /// Returns true for a service, which runs until it is cancelled.
     #[must_use]
     pub fn is_service(&self) -> bool {
         self.group == "apps"
+    }
+
+    /// Returns true for a Job of Volcano.
+    #[must_use]
+    pub fn is_of_volcano(&self) -> bool {
+        self.group == "batch.volcano.sh"
     }
 
     /// Returns true for a Job of Kubernetes itself.
@@ -204,7 +211,7 @@ impl<'a> JobObject<'a> {
     /// Returns true if its controller ends its pods while it is suspended, and starts it again afterwards.
     #[must_use]
     pub fn can_be_suspended(&self) -> bool {
-        !self.api.is_service() && self.api.group != "batch.volcano.sh"
+        !self.api.is_service() && !self.api.is_of_volcano()
     }
 
     /// Returns true if an object of another kind of job controls it.

@@ -30,6 +30,8 @@ pub struct KubernetesOptions {
     pub gpu_resource: Option<Arc<str>>,
     /// True if pods use the network of their node.
     pub host_network: bool,
+    /// Scheduler that starts its pods together; `None` means the one that the cluster has.
+    pub scheduler: Option<GangScheduler>,
     /// Priority class of the pods.
     pub priority_class: Option<Arc<str>>,
     /// Runtime class of the pods.
@@ -38,6 +40,42 @@ pub struct KubernetesOptions {
     pub is_kuberay: bool,
     /// Annotations of the pods.
     pub annotations: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// Scheduler that starts the pods of a gang together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GangScheduler {
+    /// Muster's scheduler inside the cluster.
+    Muster,
+    /// Kueue, which starts a suspended Job when its quota has room; kube-scheduler places the pods.
+    Kueue,
+    /// Volcano, with its own kind of Job.
+    Volcano,
+    /// KAI, which reads the size of a gang from an annotation of its Job or JobSet.
+    Kai,
+    /// kube-scheduler with the PodGroups of Kubernetes 1.37 (feature gate `GenericWorkload`).
+    PodGroups,
+    /// kube-scheduler alone: for jobs of one pod.
+    None,
+}
+
+impl GangScheduler {
+    /// All schedulers, in the order in which `run` looks for them in a cluster.
+    pub const ALL: [Self; 6] =
+        [Self::Muster, Self::Kueue, Self::Volcano, Self::Kai, Self::PodGroups, Self::None];
+
+    /// Returns the word in job files and options.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Muster => "muster",
+            Self::Kueue => "kueue",
+            Self::Volcano => "volcano",
+            Self::Kai => "kai",
+            Self::PodGroups => "pod-groups",
+            Self::None => "none",
+        }
+    }
 }
 
 /// Mount of a persistent volume claim.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_kubernetes::group::{GangRef, GroupKind, SUCCESS};
 use muster_kubernetes::instant;
+use muster_kubernetes::job::kueue;
 use muster_kubernetes::names;
 use muster_kubernetes::pod::PodText;
 use muster_model::view::{
@@ -15,6 +16,8 @@ use serde_json::Value;
 
 /// Scheduler of pods that name none.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
+/// Name of the program that starts suspended objects with Kueue's label.
+const KUEUE: &str = "kueue";
 
 /// Explains a pod by its conditions.
 pub(crate) fn of_pod(subject: &Subject, pod: &Value) -> (Explanation, GangView) {
@@ -28,18 +31,22 @@ pub(crate) fn of_pod(subject: &Subject, pod: &Value) -> (Explanation, GangView) 
 }
 
 /// Explains a gang object by its conditions, or by those of its pods. `queue_labels` are those by which
-/// an object asks Muster to start it.
+/// an object asks Muster to start it, `of_kueue` is Kueue's reason for not starting it.
 pub(crate) fn of_object(
     subject: &Subject,
     kind: GroupKind,
     object: &Value,
     namespace: &[Value],
     queue_labels: &[&str],
+    of_kueue: Option<Reason>,
 ) -> (Explanation, GangView) {
     let gang = GangRef::of_object(kind, subject.key().clone());
     let pods: Vec<&Value> = namespace.iter().filter(|pod| is_of(pod, &gang)).collect();
-    let (state, reason) =
+    let (state, mut reason) =
         state_of_object(object, queue_labels).unwrap_or_else(|| state_of_pods(&pods));
+    if state == JobState::Pending && waits_for_kueue(object, queue_labels) {
+        reason = of_kueue.or(reason);
+    }
     let (explanation, mut view) = of_pods(subject, state, reason.into_iter().collect(), &pods);
     if pods.is_empty() {
         view.scheduler = scheduler_of_object(object, queue_labels);
@@ -181,20 +188,19 @@ fn state_of_object(object: &Value, queue_labels: &[&str]) -> Option<(JobState, O
     if let Some(said) = is_true("Failed") {
         return Some((JobState::Failed, Some(of_condition(said))));
     }
-    let is_suspended = object.pointer("/spec/suspend").and_then(Value::as_bool).unwrap_or(false)
-        || object.pointer("/spec/runPolicy/suspend").and_then(Value::as_bool).unwrap_or(false);
-    if !is_suspended {
+    if !is_suspended(object) {
         return None;
     }
     if let Some(by) = object["metadata"]["annotations"][names::CANCELLED].as_str() {
         return Some((JobState::Cancelled, Some(native("Cancelled", &format!("by {by}")))));
     }
-    let reason = match condition(object, names::ADMITTED_CONDITION) {
-        Some(said) => of_condition(said),
-        None if has_queue(object, queue_labels) => {
+    let reason = match (condition(object, names::ADMITTED_CONDITION), kueue_queue(object)) {
+        (Some(said), _) => of_condition(said),
+        (None, _) if has_queue(object, queue_labels) => {
             native("Suspended", "it is suspended, and its scheduler has not said why yet")
         }
-        None => native(
+        (None, Some(queue)) => kueue::not_admitted(queue),
+        (None, None) => native(
             "Suspended",
             &format!(
                 "it is suspended, and Muster does not start it: it has no label {}",
@@ -212,11 +218,31 @@ pub(crate) fn last_message(object: &Value) -> Option<&str> {
     said.filter(|one| one["status"] == "False")?["message"].as_str()
 }
 
+/// Returns true for a suspended object that Kueue starts, and not Muster.
+pub(crate) fn waits_for_kueue(object: &Value, queue_labels: &[&str]) -> bool {
+    is_suspended(object)
+        && kueue_queue(object).is_some()
+        && !has_queue(object, queue_labels)
+        && condition(object, names::ADMITTED_CONDITION).is_none()
+}
+
+fn is_suspended(object: &Value) -> bool {
+    let at = |path| object.pointer(path).and_then(Value::as_bool).unwrap_or(false);
+    at("/spec/suspend") || at("/spec/runPolicy/suspend")
+}
+
+fn kueue_queue(object: &Value) -> Option<&str> {
+    object["metadata"]["labels"][names::KUEUE_QUEUE].as_str()
+}
+
 fn has_queue(object: &Value, queue_labels: &[&str]) -> bool {
     queue_labels.iter().any(|label| object["metadata"]["labels"][label].is_string())
 }
 
 fn scheduler_of_object(object: &Value, queue_labels: &[&str]) -> String {
+    if waits_for_kueue(object, queue_labels) {
+        return KUEUE.to_owned();
+    }
     let template = object.pointer("/spec/template/spec/schedulerName").and_then(Value::as_str);
     let is_own =
         condition(object, names::ADMITTED_CONDITION).is_some() || has_queue(object, queue_labels);
@@ -290,7 +316,7 @@ mod tests {
         let check = |object: Value, pods: &[Value], state, text: &str, scheduler: &str| {
             let labels = [names::QUEUE];
             let (explanation, view) =
-                of_object(&subject(GroupKind::Job), GroupKind::Job, &object, pods, &labels);
+                of_object(&subject(GroupKind::Job), GroupKind::Job, &object, pods, &labels, None);
             assert_eq!(told(&explanation), (state, text.to_owned()), "{object}");
             assert_eq!(view.scheduler, scheduler, "{object}");
         };
@@ -335,7 +361,7 @@ mod tests {
         let check = |label: &str, labels: &[&str], text: &str, scheduler: &str| {
             let object = json!({"metadata": {"labels": {label: "q"}}, "spec": {"suspend": true}});
             let (explanation, view) =
-                of_object(&subject(GroupKind::Job), GroupKind::Job, &object, &[], labels);
+                of_object(&subject(GroupKind::Job), GroupKind::Job, &object, &[], labels, None);
             assert_eq!(told(&explanation).1, format!("Suspended: {text}"), "{label} {labels:?}");
             assert_eq!(view.scheduler, scheduler, "{label} {labels:?}");
         };
@@ -344,10 +370,34 @@ mod tests {
         check(names::QUEUE, &own, unsaid, "muster");
         check(names::QUEUE, &both, unsaid, "muster");
         check(names::KUEUE_QUEUE, &both, unsaid, "muster");
+        let of_kueue =
+            "Kueue has not admitted it to its queue q; `kubectl get workloads` shows why";
+        check(names::KUEUE_QUEUE, &own, of_kueue, "kueue");
         let text = format!("{MISSING}muster.run/queue");
-        check(names::KUEUE_QUEUE, &own, &text, "default-scheduler");
+        check("team", &own, &text, "default-scheduler");
         let text = format!("{MISSING}muster.run/queue or kueue.x-k8s.io/queue-name");
         check("team", &both, &text, "default-scheduler");
+    }
+
+    #[test]
+    fn kueue_says_why_it_does_not_start_an_object() {
+        let check = |mut object: Value, labels: &[&str], text: &str| {
+            object["metadata"]["labels"][names::KUEUE_QUEUE] = json!("q");
+            let kind = GroupKind::PyTorchJob;
+            let of_kueue = Some(native("Pending", "insufficient quota"));
+            let (explanation, _) = of_object(&subject(kind), kind, &object, &[], labels, of_kueue);
+            assert_eq!(told(&explanation).1, text, "{object}");
+        };
+        let suspended = json!({"spec": {"runPolicy": {"suspend": true}}});
+        check(suspended.clone(), &[names::QUEUE], "Pending: insufficient quota");
+        // Muster has replaced Kueue.
+        let unsaid = "Suspended: it is suspended, and its scheduler has not said why yet";
+        check(suspended.clone(), &[names::QUEUE, names::KUEUE_QUEUE], unsaid);
+        let mut cancelled = suspended;
+        cancelled["metadata"]["annotations"] = json!({"muster.run/cancelled": "ann"});
+        check(cancelled, &[names::QUEUE], "Cancelled: by ann");
+        let started = json!({"spec": {}});
+        check(started, &[names::QUEUE], "NoPods: it has no pods, or none that name it");
     }
 
     #[test]

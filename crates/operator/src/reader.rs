@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use futures_util::future::join_all;
 use kube::Client;
 use muster_kubernetes::group::GroupKind;
+use muster_kubernetes::job::kueue;
 use muster_kubernetes::names;
 use muster_model::view::{Explanation, GangView, JobState, NodeView, QueueView};
-use muster_model::{QueueName, QueueTree, Time, UserName};
+use muster_model::{QueueName, QueueTree, Reason, Time, UserName};
 use muster_scheduler::{Level, Scheduler, Subject};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -372,7 +373,30 @@ impl ClusterReader {
         // Without the right to list pods, only the object's conditions are used.
         let pods = unless_forbidden(pods, String::new, &mut Vec::new())?.flatten();
         let pods = pods.and_then(|list| list["items"].as_array().cloned()).unwrap_or_default();
-        Ok(object_conditions::of_object(&one.subject, kind, &one.object, &pods, queue_labels))
+        let object = &one.object;
+        let of_kueue = if object_conditions::waits_for_kueue(object, queue_labels) {
+            self.reason_of_kueue(object).await?
+        } else {
+            None
+        };
+        let subject = &one.subject;
+        Ok(object_conditions::of_object(subject, kind, object, &pods, queue_labels, of_kueue))
+    }
+
+    /// Returns Kueue's reason for not starting an object; `None` if it has said nothing, or if its
+    /// Workloads may not be listed.
+    async fn reason_of_kueue(&self, object: &Value) -> Result<Option<Reason>, ReadError> {
+        let group = self.get(&format!("/apis/{}", kueue::GROUP)).await?;
+        let version = group.as_ref().and_then(|group| {
+            group.pointer("/preferredVersion/groupVersion").and_then(Value::as_str)
+        });
+        let Some(version) = version else { return Ok(None) };
+        let path = format!("/apis/{version}/namespaces/{}/{}", self.namespace, kueue::WORKLOADS);
+        let list = unless_forbidden(self.get(&path).await, String::new, &mut Vec::new())?.flatten();
+        let workloads = list.as_ref().and_then(|list| list["items"].as_array());
+        let mut reasons = workloads.into_iter().flatten().filter_map(kueue::waiting_reason);
+        let own = reasons.find(|(uid, _)| object["metadata"]["uid"] == **uid);
+        Ok(own.map(|(_, reason)| reason))
     }
 }
 

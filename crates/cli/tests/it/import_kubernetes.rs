@@ -193,6 +193,22 @@ fn slurm_in_kubernetes_takes_a_script_in_the_image_of_the_job() {
 }
 
 #[test]
+fn a_job_names_its_scheduler_and_an_option_another() {
+    let home = Home::new();
+    home.write(
+        "job.yaml",
+        "name: train\nnodes: 2\ngpus: 8\nrun: torchrun train.py\nkubernetes: {image: r/train:1, scheduler: kai}\n",
+    );
+    let exported =
+        |options: &str| home.words(&format!("export kubernetes job.yaml {options}")).ok().stdout;
+    let own = exported("");
+    assert!(own.contains("schedulerName: kai-scheduler\n"), "{own}");
+    assert!(own.contains("kai.scheduler/batch-min-member: \"2\"\n"), "{own}");
+    let other = exported("--scheduler muster");
+    assert!(other.contains("schedulerName: muster\n"), "{other}");
+}
+
+#[test]
 fn sent_files_are_named_by_their_folder_again() {
     let home = Home::new();
     std::fs::create_dir(home.path("code")).unwrap();

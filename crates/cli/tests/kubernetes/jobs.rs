@@ -135,7 +135,12 @@ fn the_list_says_why_kueue_lets_a_job_wait() {
         let words = ["ps", "--name", "jobs-kueue/*"];
         success(&words, &muster_as(&cluster.kubeconfig(), &words))
     };
-    assert!(listed().contains("Kueue has not admitted it to its queue main"), "{}", listed());
+    let said = |words: &[&str]| success(words, &muster_as(&cluster.kubeconfig(), words));
+    let explain = ["explain", "jobs-kueue/train"];
+    let unsaid = "Kueue has not admitted it to its queue main";
+    for text in [listed(), said(&explain)] {
+        assert!(text.contains(unsaid), "{text}");
+    }
     let condition = json!({"type": "QuotaReserved", "status": "False", "reason": "Pending",
         "message": "insufficient unused quota for nvidia.com/gpu", "lastTransitionTime": "2026-11-26T10:00:00Z"});
     let patch = json!({"status": {"conditions": [condition]}}).to_string();
@@ -149,7 +154,10 @@ fn the_list_says_why_kueue_lets_a_job_wait() {
         &patch,
     ];
     cluster.kubectl(&[&words[..], &["--namespace", namespace.name()]].concat());
-    assert!(listed().contains("insufficient unused quota"), "{}", listed());
+    for text in [listed(), said(&explain), said(&["show", "jobs-kueue/train"])] {
+        assert!(text.contains("insufficient unused quota"), "{text}");
+        assert!(!text.contains("muster.run/queue"), "{text}");
+    }
     cluster.kubectl(&["delete", "customresourcedefinition", "workloads.kueue.x-k8s.io"]);
 }
 

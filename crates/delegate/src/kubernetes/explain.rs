@@ -1,8 +1,11 @@
 //! Explanations, nodes and queues, as the scheduler inside the cluster would give them.
 
+use std::collections::BTreeMap;
+
 use muster_api::types::{ExplainResponse, NodeList, QueueList};
-use muster_kubernetes::job::view;
+use muster_kubernetes::job::{roles, volcano};
 use muster_kubernetes::names;
+use muster_model::view::{Explanation, GangPods, GangSource, GangView};
 use muster_model::{ElementId, JobId, Reason};
 use muster_operator::ObjectName;
 use muster_operator::reader::{ClusterReader, ReaderSettings};
@@ -11,11 +14,17 @@ use serde_json::Value;
 
 use super::list::FoundJob;
 use super::{KubernetesScheduler, RequestError, Result};
+use crate::route::now;
 
 impl KubernetesScheduler {
     /// Explains why a job waits, or where it runs.
     pub(super) async fn explain(&self, job: JobId, index: Option<u32>) -> Result<ExplainResponse> {
         let found = self.find(job).await?;
+        if let Some(reason) = &found.reason
+            && volcano::is_waiting(found.job())
+        {
+            return Ok(of_volcano(&found, ElementId { job, index: index.unwrap_or(0) }, reason));
+        }
         // The gang of a RayJob is its cluster; its name stays when the cluster is deleted.
         let cluster = found.job().ray_cluster().filter(|_| !found.pods().is_empty());
         let name = match cluster {
@@ -56,13 +65,42 @@ impl KubernetesScheduler {
     }
 }
 
+/// Explains a pending Job of Volcano, by the reason in the PodGroup that Volcano makes for it.
+fn of_volcano(found: &FoundJob, element: ElementId, reason: &Reason) -> ExplainResponse {
+    let key = &found.key;
+    let shown = found.view(&key.namespace);
+    let of_roles = || roles(found.job()).iter().map(|role| role.pods).sum();
+    let pods = match u32::try_from(found.pods.len()).unwrap_or(u32::MAX) {
+        0 => GangPods { expected: of_roles(), ..GangPods::default() },
+        waiting => GangPods { waiting, ..GangPods::default() },
+    };
+    let name = format!("{}/{}", key.api.word(), key.name);
+    let explanation = Explanation {
+        reasons: vec![reason.clone()],
+        ..Explanation::blank(element, key.name.clone(), shown.state, shown.queue)
+    };
+    let gang = GangView {
+        object: name.clone(),
+        gang: name,
+        namespace: key.namespace.clone(),
+        scheduler: volcano::SCHEDULER.to_owned(),
+        source: GangSource::Condition,
+        pods,
+        since: None,
+        missing_rules: Vec::new(),
+        notes: Vec::new(),
+        jobs: BTreeMap::new(),
+    };
+    ExplainResponse { now: now(), explanation, gang: Some(gang) }
+}
+
 /// Returns a pod of a job: one that has no node yet, else the first.
 fn pod_to_explain(found: &FoundJob) -> Result<ObjectName> {
     let is_waiting = |pod: &&&Value| !pod["spec"]["nodeName"].is_string();
     let pods = found.pods();
     let pod = pods.iter().find(is_waiting).or(pods.first()).ok_or_else(|| {
         let name = &found.key.name;
-        let shown = view(found.job(), &pods, "");
+        let shown = found.view("");
         if shown.state.is_final() {
             let outcome = shown.elements.first().and_then(|element| element.outcome.as_ref());
             let how = outcome.map_or(String::new(), |outcome| format!(": {outcome}"));
@@ -79,4 +117,49 @@ fn pod_to_explain(found: &FoundJob) -> Result<ObjectName> {
     })?;
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     format!("pod/{name}").parse().map_err(RequestError::refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_kubernetes::job::APIS;
+    use muster_model::view::JobState;
+    use serde_json::json;
+
+    use super::super::JobKey;
+    use super::*;
+
+    #[test]
+    fn a_job_of_volcano_waits_for_the_reason_of_its_pod_group() {
+        let api = APIS.iter().find(|api| api.is_of_volcano()).unwrap();
+        let object = json!({
+            "metadata": {"name": "train", "namespace": "team", "uid": "a1"},
+            "spec": {"queue": "research", "tasks": [{"name": "main", "replicas": 4}]},
+            "status": {"state": {"phase": "Pending"}},
+        });
+        let key = JobKey {
+            api,
+            root: "/apis/batch.volcano.sh/v1alpha1".to_owned(),
+            namespace: "team".to_owned(),
+            name: "train".to_owned(),
+        };
+        let reason = Reason::Native {
+            code: "NotEnoughResources".to_owned(),
+            message: "4/4 tasks in gang unschedulable".to_owned(),
+            evidence: Vec::new(),
+        };
+        let pods = Vec::new();
+        let mut found = FoundJob { key, object, pods, reason: Some(reason.clone()) };
+        let explained = |found: &FoundJob| {
+            let answer = of_volcano(found, ElementId::single(JobId(1)), &reason);
+            let gang = answer.gang.unwrap();
+            assert_eq!((gang.object.as_str(), gang.scheduler.as_str()), ("vcjob/train", "volcano"));
+            assert_eq!(answer.explanation.reasons, std::slice::from_ref(&reason));
+            assert_eq!(answer.explanation.state, JobState::Pending);
+            (gang.pods.expected, gang.pods.waiting)
+        };
+        assert_eq!(explained(&found), (4, 0));
+        assert_eq!(found.view("team").waiting_for, Some(reason.clone()));
+        found.pods = vec![json!({}), json!({})];
+        assert_eq!(explained(&found), (0, 2));
+    }
 }

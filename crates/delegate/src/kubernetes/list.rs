@@ -8,8 +8,7 @@ use futures_util::future::{join_all, try_join_all};
 use muster_api::Responder;
 use muster_api::query::{ChangesQuery, JobFilter};
 use muster_api::types::{ChangesResponse, ElementList, JobDetail, JobList};
-use muster_kubernetes::job::{JobApi, JobObject, elements, kueue, view, with_element};
-use muster_kubernetes::names;
+use muster_kubernetes::job::{JobApi, JobObject, elements, kueue, view, volcano, with_element};
 use muster_model::view::{ElementView, JobState, JobView};
 use muster_model::{ElementId, JobId, Outcome, Reason};
 use serde_json::Value;
@@ -49,8 +48,8 @@ pub(super) struct JobObjects {
     jobs: Vec<(JobKey, Value)>,
     /// Pods by namespace and the value of a label that names their job.
     pods: BTreeMap<(String, String), Vec<Value>>,
-    /// Reasons of Kueue for jobs that wait, by the id of the object.
-    kueue_reasons: BTreeMap<String, Reason>,
+    /// Reasons for jobs that wait, from the objects that their schedulers make for them, by the id of the job.
+    reasons: BTreeMap<String, Reason>,
 }
 
 /// A job's object and pods.
@@ -58,6 +57,8 @@ pub(super) struct FoundJob {
     pub(super) key: JobKey,
     pub(super) object: Value,
     pub(super) pods: Vec<Value>,
+    /// Reason for which it waits, from the object that its scheduler makes for it; `None` without one.
+    pub(super) reason: Option<Reason>,
 }
 
 impl FoundJob {
@@ -67,6 +68,11 @@ impl FoundJob {
 
     pub(super) fn pods(&self) -> Vec<&Value> {
         self.pods.iter().collect()
+    }
+
+    /// Returns its view for a user of this namespace.
+    pub(super) fn view(&self, namespace: &str) -> JobView {
+        view_of(self.job(), &self.pods(), namespace, self.reason.as_ref())
     }
 }
 
@@ -143,7 +149,7 @@ impl KubernetesScheduler {
         let found = self.find(job).await?;
         let pods = found.pods();
         let namespace = &self.server().await?.namespace;
-        let mut shown = self.in_context(view(found.job(), &pods, namespace));
+        let mut shown = self.in_context(found.view(namespace));
         if let Some(index) = index {
             shown = with_element(shown, found.job(), &pods, index);
         }
@@ -239,9 +245,7 @@ impl KubernetesScheduler {
                 objects.add_pods(key.api.pod_label, pods.items);
             }
         }
-        if objects.jobs.iter().any(|(_, object)| waits_for_kueue(object)) {
-            objects.add_kueue_reasons(server).await;
-        }
+        objects.add_reasons(server).await;
         self.remember(listed, &objects);
         Ok(objects)
     }
@@ -280,9 +284,7 @@ impl KubernetesScheduler {
             listed.push((list.path, list.version));
             objects.add_pods(label, list.items);
         }
-        if objects.jobs.iter().any(|(_, object)| waits_for_kueue(object)) {
-            objects.add_kueue_reasons(server).await;
-        }
+        objects.add_reasons(server).await;
         self.remember(listed, &objects);
         Ok(objects)
     }
@@ -339,13 +341,25 @@ impl JobObjects {
         }
     }
 
-    /// Adds Kueue's reasons to pending jobs; without the right to list Workloads, they are left out.
-    async fn add_kueue_reasons(&mut self, server: &ApiServer) {
-        let Some(root) = server.root(kueue::GROUP, kueue::WORKLOADS) else { return };
-        let Ok(list) = list_anywhere(server, &root, kueue::WORKLOADS.to_owned()).await else {
-            return;
-        };
-        self.kueue_reasons = list.items.iter().filter_map(kueue::waiting_reason).collect();
+    /// Adds the reasons of Kueue and Volcano to jobs that wait for them; without the right to list their
+    /// objects, they are left out.
+    async fn add_reasons(&mut self, server: &ApiServer) {
+        let of_kueue = self.jobs().any(kueue::is_waiting);
+        if of_kueue && let Some(root) = server.root(kueue::GROUP, kueue::WORKLOADS) {
+            let list = list_anywhere(server, &root, kueue::WORKLOADS.to_owned()).await;
+            let workloads = list.map(|list| list.items).unwrap_or_default();
+            self.reasons.extend(workloads.iter().filter_map(kueue::waiting_reason));
+        }
+        let of_volcano = self.jobs().any(volcano::is_waiting);
+        if of_volcano && let Some(root) = server.root(volcano::GROUP, volcano::POD_GROUPS) {
+            let list = list_anywhere(server, &root, volcano::POD_GROUPS.to_owned()).await;
+            let groups = list.map(|list| list.items).unwrap_or_default();
+            self.reasons.extend(groups.iter().filter_map(volcano::waiting_reason));
+        }
+    }
+
+    fn jobs(&self) -> impl Iterator<Item = JobObject<'_>> {
+        self.jobs.iter().map(|(key, object)| JobObject { api: key.api, object })
     }
 
     fn pods_of(&self, key: &JobKey, object: &Value) -> &[Value] {
@@ -365,10 +379,7 @@ impl JobObjects {
     fn views(&self, namespace: &str) -> impl Iterator<Item = JobView> {
         self.with_pods().map(move |(key, object, pods)| {
             let job = JobObject { api: key.api, object };
-            let mut view = view(job, &pods, namespace);
-            let reason = self.kueue_reasons.get(job.uid()).filter(|_| waits_for_kueue(object));
-            view.waiting_for = reason.cloned().or(view.waiting_for);
-            view
+            view_of(job, &pods, namespace, self.reasons.get(job.uid()))
         })
     }
 
@@ -378,14 +389,24 @@ impl JobObjects {
         let at = self.jobs.iter().position(is_it)?;
         let (key, object) = self.jobs.swap_remove(at);
         let pods = self.pods_of(&key, &object).to_vec();
-        Some(FoundJob { key, object, pods })
+        let reason = self.reasons.remove(JobObject { api: key.api, object: &object }.uid());
+        Some(FoundJob { key, object, pods, reason })
     }
 }
 
-/// Returns true for a job that Kueue has not started.
-fn waits_for_kueue(object: &Value) -> bool {
-    object["spec"]["suspend"] == true
-        && object["metadata"]["labels"][names::KUEUE_QUEUE].is_string()
+/// Returns the view of a job, with the reason of its scheduler while that has not started it.
+fn view_of(
+    job: JobObject<'_>,
+    pods: &[&Value],
+    namespace: &str,
+    reason: Option<&Reason>,
+) -> JobView {
+    let mut view = view(job, pods, namespace);
+    let is_of_another = kueue::is_waiting(job) || volcano::is_waiting(job);
+    if is_of_another && view.state == JobState::Pending {
+        view.waiting_for = reason.cloned().or(view.waiting_for);
+    }
+    view
 }
 
 /// Lists the objects of all namespaces, or of the caller's own where only that is allowed.

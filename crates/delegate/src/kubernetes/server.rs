@@ -30,9 +30,11 @@ pub(super) struct ApiServer {
     streams: Client,
     /// Namespace of the context.
     pub(super) namespace: String,
-    /// API version of each served kind, by group and plural.
-    served: BTreeMap<(String, String), String>,
+    served: ServedKinds,
 }
+
+/// API versions of each served kind, by group and plural: the one that the server prefers first.
+pub(super) type ServedKinds = BTreeMap<(String, String), Vec<String>>;
 
 /// List of objects at an instant.
 #[derive(Debug)]
@@ -91,12 +93,18 @@ impl ApiServer {
 
     /// Returns true if an API group is served, such as that of Kueue.
     pub(super) fn serves(&self, group: &str, plural: &str) -> bool {
-        self.served.contains_key(&(group.to_owned(), plural.to_owned()))
+        !self.versions(group, plural).is_empty()
+    }
+
+    /// Returns the API versions that serve a kind, as `batch/v1`, the preferred one first.
+    pub(super) fn versions(&self, group: &str, plural: &str) -> &[String] {
+        let key = (group.to_owned(), plural.to_owned());
+        self.served.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the path of the API version that serves a kind, up to the namespace.
     pub(super) fn root(&self, group: &str, plural: &str) -> Option<String> {
-        let version = self.served.get(&(group.to_owned(), plural.to_owned()))?;
+        let version = self.versions(group, plural).first()?;
         Some(format!("/apis/{version}"))
     }
 
@@ -200,30 +208,32 @@ impl ApiServer {
     }
 }
 
-/// Returns the API version that serves each kind: the one that the server prefers.
-async fn discover(
-    client: &Client,
-) -> std::result::Result<BTreeMap<(String, String), String>, kube::Error> {
+/// Asks the API server which kinds it serves.
+async fn discover(client: &Client) -> std::result::Result<ServedKinds, kube::Error> {
     let request = http::Request::get("/apis")
         .header(http::header::ACCEPT, DISCOVERY)
         .body(Vec::new())
         .expect("the address is valid");
-    let answer: Value = client.request(request).await?;
+    Ok(served_kinds(&client.request(request).await?))
+}
+
+/// Reads the API server's list of all groups, versions and resources.
+fn served_kinds(answer: &Value) -> ServedKinds {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut served = BTreeMap::new();
+    let mut served = ServedKinds::new();
     for group in list(&answer["items"]) {
         let name = group["metadata"]["name"].as_str().unwrap_or_default();
+        // The first version is the preferred one.
         for version in list(&group["versions"]) {
             let number = version["version"].as_str().unwrap_or_default();
             for resource in list(&version["resources"]) {
                 let plural = resource["resource"].as_str().unwrap_or_default();
                 let key = (name.to_owned(), plural.to_owned());
-                // The first version is the preferred one.
-                served.entry(key).or_insert_with(|| format!("{name}/{number}"));
+                served.entry(key).or_default().push(format!("{name}/{number}"));
             }
         }
     }
-    Ok(served)
+    served
 }
 
 /// Turns an answer of the API server into an error with a next step.
@@ -269,5 +279,29 @@ impl From<ReadError> for RequestError {
             ReadError::Cluster(_) => Self::refused(text)
                 .hint("`kubectl get nodes` with the same kubeconfig shows whether it is valid"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_preferred_version_of_a_kind_is_first() {
+        let version = |number: &str, plurals: &[&str]| {
+            let resources: Vec<Value> =
+                plurals.iter().map(|plural| json!({"resource": plural})).collect();
+            json!({"version": number, "resources": resources})
+        };
+        let group = json!({
+            "metadata": {"name": "ray.io"},
+            "versions": [version("v1", &["rayjobs"]), version("v1alpha1", &["rayjobs", "old"])],
+        });
+        let served = served_kinds(&json!({"items": [group]}));
+        let of = |plural: &str| served.get(&("ray.io".to_owned(), plural.to_owned())).cloned();
+        assert_eq!(of("rayjobs").unwrap(), ["ray.io/v1", "ray.io/v1alpha1"]);
+        assert_eq!(of("old").unwrap(), ["ray.io/v1alpha1"]);
+        assert_eq!(of("new"), None);
+        assert!(served_kinds(&json!({"kind": "APIGroupList", "groups": []})).is_empty());
     }
 }

@@ -107,7 +107,7 @@ impl KubernetesScheduler {
         }
         // 2. Write all objects first: a job that Kubernetes cannot run rejects the whole request.
         let server = self.server().await?;
-        let scheduler = scheduler_of(server);
+        let found = scheduler_of(|group, plural| server.serves(group, plural));
         let mut ready = Vec::new();
         let nodes = self.nodes_of_models(server, &checked).await?;
         for (nth, checked) in checked.into_iter().enumerate() {
@@ -116,6 +116,7 @@ impl KubernetesScheduler {
             let files = sent_files(&checked, &request.workdir)?;
             let resource = checked.kubernetes.gpu_resource.as_deref().unwrap_or(render::NVIDIA);
             let gpu_labels = GpuLabels::of(&nodes, resource);
+            let scheduler = chosen_scheduler(server, &checked, found)?;
             let input = PrepareInput {
                 key,
                 scheduler,
@@ -246,19 +247,9 @@ impl KubernetesScheduler {
             ));
             unfit.iter().fold(refusal, |refusal, one| refusal.hint(one.hint.clone()))
         })?;
-        let main = rendered.objects.last().expect("a job has an object");
-        let api = api_of(main);
-        if !server.serves(api.group, api.plural) {
-            return Err(RequestError::refused(format!(
-                "`{name}` needs a {} ({}), which this cluster does not have",
-                api.kind, api.group
-            ))
-            .hint(match api.kind {
-                "RayJob" => "without `kubernetes: {kuberay: true}` it is a Job, which needs nothing; or an administrator installs KubeRay",
-                _ => "several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it",
-            }));
-        }
+        check_versions(server, &name, &rendered.objects)?;
         let main = rendered.objects.last_mut().expect("a job has an object");
+        let api = api_of(main);
         // That of a RayJob is the time for which its cluster stays.
         if !api.is_service() && api.kind != "RayJob" {
             main["spec"]["ttlSecondsAfterFinished"] = json!(KEPT_SECS);
@@ -405,14 +396,46 @@ fn sent_files(checked: &CheckedJob, workdir: &str) -> Result<Vec<SentFile>> {
     })
 }
 
-/// Returns the gang scheduler of this cluster: Muster's before others.
-fn scheduler_of(server: &ApiServer) -> GangScheduler {
-    match () {
-        () if server.serves(QUEUE_GROUP, QUEUES) => GangScheduler::Muster,
-        () if server.serves("kueue.x-k8s.io", "localqueues") => GangScheduler::Kueue,
-        () if server.serves("batch.volcano.sh", "jobs") => GangScheduler::Volcano,
-        () if server.serves("scheduling.k8s.io", "podgroups") => GangScheduler::PodGroups,
-        () => GangScheduler::None,
+/// Returns the objects by which a cluster is known to have a scheduler, as API group and plural; `None` for
+/// kube-scheduler alone, which needs none.
+fn mark_of(scheduler: GangScheduler) -> Option<(&'static str, &'static str)> {
+    match scheduler {
+        GangScheduler::Muster => Some((QUEUE_GROUP, QUEUES)),
+        GangScheduler::Kueue => Some(("kueue.x-k8s.io", "localqueues")),
+        GangScheduler::Volcano => Some(("batch.volcano.sh", "jobs")),
+        GangScheduler::Kai => Some(("scheduling.run.ai", "queues")),
+        GangScheduler::PodGroups => Some(("scheduling.k8s.io", "podgroups")),
+        GangScheduler::None => None,
+    }
+}
+
+/// Returns the gang scheduler of a cluster that serves these kinds: Muster's before others.
+fn scheduler_of(serves: impl Fn(&str, &str) -> bool) -> GangScheduler {
+    let is_there = |scheduler: &GangScheduler| {
+        mark_of(*scheduler).is_none_or(|(group, plural)| serves(group, plural))
+    };
+    GangScheduler::ALL.into_iter().find(is_there).unwrap_or(GangScheduler::None)
+}
+
+/// Returns the scheduler that a document names, or else the one that was found.
+fn chosen_scheduler(
+    server: &ApiServer,
+    checked: &CheckedJob,
+    found: GangScheduler,
+) -> Result<GangScheduler> {
+    let Some(chosen) = checked.kubernetes.scheduler else { return Ok(found) };
+    // Muster's scheduler may run without Queue objects.
+    let mark = mark_of(chosen).filter(|_| chosen != GangScheduler::Muster);
+    match mark {
+        Some((group, plural)) if !server.serves(group, plural) => {
+            Err(RequestError::refused(format!(
+                "`{}` names the scheduler {}, which this cluster does not have: it serves no {plural}.{group}",
+                checked.spec.name,
+                chosen.word()
+            ))
+            .hint("leave out `kubernetes: {scheduler: …}`: `run` finds the one that the cluster has"))
+        }
+        _ => Ok(chosen),
     }
 }
 
@@ -451,15 +474,57 @@ fn collection(object: &Value) -> String {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let version = text("/apiVersion");
     let root = if version.contains('/') { "apis" } else { "api" };
-    let plural = match text("/kind") {
+    let plural = plural_of(object);
+    format!("/{root}/{version}/namespaces/{}/{plural}", text("/metadata/namespace"))
+}
+
+/// Returns the resource name of an object's kind.
+fn plural_of(object: &Value) -> &'static str {
+    match object["kind"].as_str().unwrap_or_default() {
         "Service" => "services",
         "ConfigMap" => "configmaps",
         "Secret" => "secrets",
         "PodGroup" => "podgroups",
         "HorizontalPodAutoscaler" => "horizontalpodautoscalers",
         _ => api_of(object).plural,
-    };
-    format!("/{root}/{version}/namespaces/{}/{plural}", text("/metadata/namespace"))
+    }
+}
+
+/// Refuses objects that the cluster does not serve, or only in other versions.
+fn check_versions(server: &ApiServer, name: &str, objects: &[Value]) -> Result<()> {
+    let api = api_of(objects.last().expect("a job has an object"));
+    if !server.serves(api.group, api.plural) {
+        return Err(RequestError::refused(format!(
+            "`{name}` needs a {} ({}), which this cluster does not have",
+            api.kind, api.group
+        ))
+        .hint(match api.kind {
+            "RayJob" => "without `kubernetes: {kuberay: true}` it is a Job, which needs nothing; or an administrator installs KubeRay",
+            _ => "several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it",
+        }));
+    }
+    let mut refusals = objects.iter().filter_map(|object| {
+        // The core API has no group, and one version.
+        let (group, _) = object["apiVersion"].as_str()?.split_once('/')?;
+        other_version(name, object, server.versions(group, plural_of(object)))
+    });
+    refusals.next().map_or(Ok(()), Err)
+}
+
+/// Returns the error for an object whose kind the cluster serves, but only in other versions.
+fn other_version(name: &str, object: &Value, served: &[String]) -> Option<RequestError> {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    if served.is_empty() || served.iter().any(|one| one == version) {
+        return None;
+    }
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let refusal = RequestError::refused(format!(
+        "`{name}` is written as a {kind} of {version}, and this cluster serves only {}",
+        served.join(" and ")
+    ));
+    Some(refusal.hint(format!(
+        "use the release of Muster for that version, or an administrator installs a release of the API that serves {version}; `muster export kubernetes` writes the objects to a file, to be changed by hand"
+    )))
 }
 
 fn path(object: &Value) -> String {
@@ -514,6 +579,35 @@ mod tests {
                 |one| one.len() == SUFFIX_LETTERS && one.bytes().all(|b| ALPHABET.contains(&b))
             )
         );
+    }
+
+    #[test]
+    fn the_scheduler_is_the_first_that_the_cluster_has() {
+        let found =
+            |kinds: &[(&str, &str)]| scheduler_of(|group, plural| kinds.contains(&(group, plural)));
+        let kai = ("scheduling.run.ai", "queues");
+        let native = ("scheduling.k8s.io", "podgroups");
+        assert_eq!(found(&[native, kai]), GangScheduler::Kai);
+        assert_eq!(found(&[native]), GangScheduler::PodGroups);
+        assert_eq!(found(&[kai, ("batch.volcano.sh", "jobs")]), GangScheduler::Volcano);
+        assert_eq!(found(&[kai, ("muster.run", "queues")]), GangScheduler::Muster);
+        assert_eq!(found(&[]), GangScheduler::None);
+    }
+
+    #[test]
+    fn an_object_of_a_version_that_is_not_served_is_refused() {
+        let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"});
+        let refused = |served: &[&str]| {
+            let served: Vec<String> = served.iter().map(|one| (*one).to_owned()).collect();
+            other_version("train", &set, &served).map(|refusal| refusal.to_string())
+        };
+        assert_eq!(refused(&["jobset.x-k8s.io/v1", "jobset.x-k8s.io/v1alpha2"]), None);
+        // That it is not served at all is another error.
+        assert_eq!(refused(&[]), None);
+        let text = refused(&["jobset.x-k8s.io/v1"]).unwrap();
+        for part in ["`train`", "JobSet of jobset.x-k8s.io/v1alpha2", "only jobset.x-k8s.io/v1"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 
     #[test]

@@ -253,6 +253,30 @@ const FAILS: &[ClusterCase] = &[
         "ClusterQueue research lends up to 16 GPUs to cohort all, and reclaims none",
     ),
     (
+        "kueue-queue-missing",
+        |cluster| cluster.with(waiting("Job", "batch/v1", "taem")),
+        "Job ml/eval names the LocalQueue taem; its namespace has team",
+    ),
+    (
+        "kueue-queue-missing",
+        |cluster| {
+            let mut job = waiting("RayJob", "ray.io/v1", "team");
+            job["metadata"]["namespace"] = json!("web");
+            cluster.with(job)
+        },
+        "RayJob web/eval names the LocalQueue team; its namespace has none",
+    ),
+    (
+        "kueue-lacks-resource",
+        |cluster| {
+            let mut job = waiting("Job", "batch/v1", "team");
+            job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] =
+                json!({"cpu": "8", "memory": "1Gi", "example.com/licence": 1});
+            cluster.with(job)
+        },
+        "Job ml/eval: ClusterQueue research has no cpu, memory",
+    ),
+    (
         "gang-preempted-pod-by-pod",
         |cluster| {
             let class = json!("urgent");
@@ -405,6 +429,15 @@ const PASSES: &[(&str, ClusterChange)] = &[
         let cluster = cluster.set("ClusterQueue", "research", "spec.preemption", Value::Null);
         cluster.set("ClusterQueue", "research", &format!("{OF_QUOTA}.lendingLimit"), json!("0"))
     }),
+    ("kueue-lacks-resource", |cluster| cluster.with(waiting("Job", "batch/v1", "team"))),
+    ("kueue-queue-missing", |cluster| {
+        // It has been started, or cancelled.
+        let mut started = waiting("Job", "batch/v1", "taem");
+        started["spec"]["suspend"] = json!(false);
+        let mut cancelled = waiting("JobSet", "jobset.x-k8s.io/v1alpha2", "taem");
+        cancelled["metadata"]["annotations"] = json!({"muster.run/cancelled": "ann"});
+        cluster.with(started).with(cancelled)
+    }),
     ("gang-preempted-pod-by-pod", |cluster| {
         let cluster = cluster.with(urgent());
         let cluster = cluster.set("Pod", "chat-0", "spec.priorityClassName", json!("urgent"));
@@ -542,6 +575,16 @@ const NOT_TESTED: &[ClusterCase] = &[
         "the right to list clusterqueues.kueue.x-k8s.io",
     ),
     (
+        "kueue-queue-missing",
+        |cluster| cluster.unlisted("jobs.batch"),
+        "the right to list jobs.batch",
+    ),
+    (
+        "kueue-lacks-resource",
+        |cluster| cluster.unlisted("clusterqueues.kueue.x-k8s.io"),
+        "the right to list clusterqueues.kueue.x-k8s.io",
+    ),
+    (
         "gang-preempted-pod-by-pod",
         |cluster| cluster.unlisted("priorityclasses.scheduling.k8s.io"),
         "the right to list priorityclasses.scheduling.k8s.io",
@@ -552,6 +595,16 @@ const NOT_TESTED: &[ClusterCase] = &[
         "the right to list poddisruptionbudgets.policy",
     ),
 ];
+
+/// Returns a job of a GPU that waits in a queue of Kueue.
+fn waiting(kind: &str, version: &str, queue: &str) -> Value {
+    let container = json!({"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}});
+    let template = json!({"spec": {"containers": [container]}});
+    let spec = json!({"suspend": true, "template": template});
+    let mut job = object(version, kind, "ml", "eval", spec);
+    job["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": queue});
+    job
+}
 
 /// Adds two pods of a PodGroup of coscheduling, on a node of their own.
 fn grouped(cluster: SampleCluster, spec: Option<Value>) -> SampleCluster {

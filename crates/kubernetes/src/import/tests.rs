@@ -68,6 +68,25 @@ fn check_changed(from: &str, to: &str, expected: &[(&str, u32)]) {
     check(&text.replacen(from, to, 1), expected);
 }
 
+#[test]
+fn an_unknown_version_of_an_api_is_a_finding() {
+    let changed = |to: &str| gang().replace("apiVersion: batch/v1", &format!("apiVersion: {to}"));
+    check(&changed("batch/v1"), &[]);
+    check(&changed("batch/v2"), &[("unknown-api-version", 1)]);
+    let evidence = &imported(&changed("batch/v2")).findings[0].evidence;
+    assert_eq!(evidence, "Job train: batch/v2; known is v1");
+    let with = |version: &str, kind: &str| {
+        let other = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n");
+        let report = imported(&format!("{}---\n{other}", gang()));
+        report.findings.iter().any(|one| one.rule == "unknown-api-version")
+    };
+    assert!(with("kueue.x-k8s.io/v1", "LocalQueue"));
+    assert!(!with("kueue.x-k8s.io/v1beta1", "LocalQueue"));
+    // Objects of other kinds are not read.
+    assert!(!with("scheduling.k8s.io/v1", "PriorityClass"));
+    assert!(!with("example.com/v7", "Job"));
+}
+
 /// `kubectl get job,pod -o yaml` lists a Job with the Pods that it made.
 #[test]
 fn what_a_job_of_the_file_made_is_no_job_of_its_own() {

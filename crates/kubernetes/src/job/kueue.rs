@@ -4,6 +4,8 @@ use muster_model::Reason;
 use serde_json::Value;
 
 use super::state::native;
+use super::{JobObject, condition};
+use crate::names;
 
 /// API group of Kueue's objects.
 pub const GROUP: &str = "kueue.x-k8s.io";
@@ -14,6 +16,25 @@ pub const WORKLOADS: &str = "workloads";
 /// Conditions that keep a Workload from starting while they are false, in the order in which Kueue
 /// meets them.
 const STEPS: [&str; 2] = ["QuotaReserved", "Admitted"];
+
+/// Returns true for a job that Kueue starts, and has not started.
+#[must_use]
+pub fn is_waiting(job: JobObject<'_>) -> bool {
+    job.is_suspended()
+        && job.label(names::KUEUE_QUEUE).is_some()
+        && job.label(names::QUEUE).is_none()
+        // Muster reads Kueue's queues.
+        && condition(job.object, names::ADMITTED_CONDITION).is_none()
+}
+
+/// Returns the reason of a job for which Kueue has said nothing yet.
+#[must_use]
+pub fn not_admitted(queue: &str) -> Reason {
+    let text = format!(
+        "Kueue has not admitted it to its queue {queue}; `kubectl get workloads` shows why"
+    );
+    native("Suspended", &text)
+}
 
 /// Returns the id of the job of a Workload, and Kueue's reason for not admitting it; `None` for one that it has
 /// admitted, and while it has said nothing.

@@ -4,7 +4,8 @@ use muster_model::view::{JobState, TaskStage};
 use muster_model::{Outcome, Rank, Reason, TaskExit, Time};
 use serde_json::Value;
 
-use super::{JobObject, JobRole, JobTask, condition, is_true, number_at};
+use super::disruption::{self, Disruption};
+use super::{JobObject, JobRole, JobTask, condition, is_true, kueue, number_at, volcano};
 use crate::group::SUCCESS;
 use crate::names;
 
@@ -45,15 +46,10 @@ pub fn status(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> J
     let are_active = tasks.iter().any(|task| holds(task.pod));
     let cancelled = job.annotation(names::CANCELLED);
     if let Some((is_success, said)) = end_of(object) {
-        let state = match (is_success, cancelled) {
-            (true, _) => JobState::Done,
-            (false, Some(_)) => JobState::Cancelled,
-            (false, None) => JobState::Failed,
-        };
-        let outcome = match cancelled.filter(|_| !is_success) {
-            Some(by) => Outcome::Cancelled { by: by.into() },
-            None if is_success => Outcome::Succeeded,
-            None => failure(tasks, said),
+        let (state, outcome) = match cancelled {
+            _ if is_success => (JobState::Done, Outcome::Succeeded),
+            Some(by) => (JobState::Cancelled, Outcome::Cancelled { by: by.into() }),
+            None => failed(failure(tasks, said)),
         };
         return JobStatus { outcome: Some(outcome), ..plain(state, said.0) };
     }
@@ -72,6 +68,9 @@ pub fn status(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> J
         let text = "its parallelism is 0; `kubectl patch job NAME --patch '{\"spec\":{\"parallelism\":1}}'` starts it";
         let reason = Some(native("NoParallelism", text));
         return JobStatus { reason, ..plain(JobState::Held, "Active") };
+    }
+    if let Some((state, reason)) = volcano::passing(phase(object), are_active) {
+        return JobStatus { reason, ..plain(state, phase(object)) };
     }
     if job.is_suspended() && are_active {
         return plain(JobState::Stopping, "Suspended");
@@ -113,12 +112,14 @@ fn is_ending(object: &Value) -> bool {
 pub(super) fn of_element(tasks: &[JobTask<'_>]) -> JobStatus {
     let stage = tasks.iter().map(|task| task.view().stage).min();
     let is_bound = tasks.iter().any(|task| holds(task.pod));
-    let failed = tasks.iter().filter_map(|task| task.view().exit).any(|exit| !exit.is_success());
+    let mut exits = tasks.iter().filter_map(|task| task.view().exit);
+    let has_failed = exits.any(|exit| !exit.is_success());
     let (state, outcome) = match stage {
         Some(TaskStage::Running) => (JobState::Running, None),
         Some(TaskStage::Ordered | TaskStage::Prepared) if is_bound => (JobState::Starting, None),
-        Some(TaskStage::Ended) if failed => {
-            (JobState::Failed, Some(failure(tasks, ("Failed", ""))))
+        Some(TaskStage::Ended) if has_failed => {
+            let (state, outcome) = failed(failure(tasks, ("Failed", "")));
+            (state, Some(outcome))
         }
         Some(TaskStage::Ended) => (JobState::Done, Some(Outcome::Succeeded)),
         Some(TaskStage::Ordered | TaskStage::Prepared) | None => (JobState::Pending, None),
@@ -162,21 +163,29 @@ pub(super) fn end_of(object: &Value) -> Option<(bool, (&str, &str))> {
     }
 }
 
+/// Returns the state of a job that ended without success.
+fn failed(outcome: Outcome) -> (JobState, Outcome) {
+    let is_preempted = disruption::is_preempted(&outcome);
+    (if is_preempted { JobState::Preempted } else { JobState::Failed }, outcome)
+}
+
 /// Returns how a job failed: as the task that failed first did, else in the words of its controller.
 fn failure(tasks: &[JobTask<'_>], (reason, message): (&str, &str)) -> Outcome {
     let ended = tasks.iter().filter_map(|task| Some((task, task.view().exit?)));
     let failed = ended.filter(|(task, exit)| {
-        let is_of_node = task.pod["status"]["reason"].is_string();
-        !exit.is_success() && (*exit != TaskExit::Stopped || is_of_node)
+        let is_of_cluster =
+            task.pod["status"]["reason"].is_string() || Disruption::of(task).is_some();
+        !exit.is_success() && (*exit != TaskExit::Stopped || is_of_cluster)
     });
-    let first = failed.min_by_key(|(task, _)| task.ended().unwrap_or(Time(u64::MAX)));
-    let Some((task, exit)) = first else {
-        return if reason == "DeadlineExceeded" {
-            Outcome::TimedOut
-        } else {
-            Outcome::Native { state: reason.into(), message: message.into(), code: 1 }
-        };
-    };
+    // The others of a gang may fail while a disrupted one still has its grace period.
+    let end = |task: &JobTask<'_>| Disruption::of(task).and_then(|one| one.at).or(task.ended());
+    let first = failed.min_by_key(|(task, _)| end(task).unwrap_or(Time(u64::MAX)));
+    let Some((task, exit)) = first else { return unseen_failure(reason, message) };
+    if let Some(disruption) = Disruption::of(task)
+        && !matches!(exit, TaskExit::TimedOut | TaskExit::OutOfMemory)
+    {
+        return disruption.outcome(task.rank);
+    }
     let rank = Rank(task.rank);
     let of_pod = &task.pod["status"]["reason"];
     match exit {
@@ -196,6 +205,23 @@ fn failure(tasks: &[JobTask<'_>], (reason, message): (&str, &str)) -> Outcome {
     }
 }
 
+/// Returns how a job failed of which no failed task is left.
+fn unseen_failure(reason: &str, message: &str) -> Outcome {
+    let more = match reason {
+        "DeadlineExceeded" => return Outcome::TimedOut,
+        // Preempted and evicted pods are deleted.
+        "BackoffLimitExceeded" => {
+            "the pod that failed is gone, as one that was preempted or evicted: `kubectl get events` shows which"
+        }
+        "Aborted" => volcano::ABORTED,
+        "Terminated" => volcano::TERMINATED,
+        _ => "",
+    };
+    let parts = [message, more].into_iter().filter(|part| !part.is_empty());
+    let message = parts.collect::<Vec<_>>().join("; ");
+    Outcome::Native { state: reason.into(), message: message.into(), code: 1 }
+}
+
 /// Returns why a suspended job waits.
 pub(super) fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
     if job.annotation(names::HELD) == Some("true") {
@@ -213,10 +239,7 @@ pub(super) fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
         );
     }
     if let Some(queue) = job.label(names::KUEUE_QUEUE) {
-        let text = format!(
-            "Kueue has not admitted it to its queue {queue}; `kubectl get workloads` shows why"
-        );
-        return (JobState::Pending, native("Suspended", &text));
+        return (JobState::Pending, kueue::not_admitted(queue));
     }
     (
         JobState::Held,
@@ -250,7 +273,13 @@ pub(super) fn waiting_reason(tasks: &[JobTask<'_>]) -> Reason {
             "its pods are not created yet; `kubectl describe` of the object shows whether they are refused",
         ),
         _ if tasks.iter().all(|task| task.view().stage == TaskStage::Ended) => {
-            native("Restarting", "its controller has not created the next pods yet")
+            let next = "its controller has not created the next pods yet";
+            match tasks.iter().find_map(Disruption::of) {
+                Some(disruption) => {
+                    native("Restarting", &format!("{}; {next}", disruption.cause()))
+                }
+                None => native("Restarting", next),
+            }
         }
         _ => native("Starting", "its containers are being created"),
     }

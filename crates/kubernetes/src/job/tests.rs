@@ -146,6 +146,72 @@ fn it_runs_when_all_tasks_do() {
     assert_eq!((view.state, reason_of(&view)), (JobState::Starting, ("ImagePullBackOff", text)));
 }
 
+/// Makes the pod of the gang that the cluster ended, and the code with which its program then did.
+fn disrupted(index: u32, reason: &str, code: i32) -> Value {
+    let mut pod = pod(index, [exited(code, 30), exited(code, 30)]);
+    pod["status"]["phase"] = json!("Failed");
+    pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True",
+        "reason": reason, "message": "said", "lastTransitionTime": "2026-11-26T10:01:00Z"}]);
+    pod
+}
+
+fn preempted(pods: &[Value], reason: &str) -> JobView {
+    let mut job = gang();
+    job["status"] = json!({"conditions": condition_of("Failed", reason)});
+    viewed(&job, pods)
+}
+
+#[test]
+fn a_pod_that_the_cluster_ended_is_lost_or_preempted() {
+    const HINT: &str = "`restart` in the job file starts it again";
+    for (reason, words) in [
+        ("EvictionByEvictionAPI", "it was evicted, as by `kubectl drain` (said)"),
+        ("DeletionByTaintManager", "its node has a taint that it does not tolerate (said)"),
+        ("TerminationByKubelet", "its node shut down, or ran out of memory or disk (said)"),
+        ("DeletionByPodGC", "its node is gone (said)"),
+        ("Other", "Other (said)"),
+    ] {
+        let lost = Outcome::Lost { rank: Rank(2), reason: format!("{words}; {HINT}").into() };
+        check_failure(&[disrupted(1, reason, 143)], "BackoffLimitExceeded", lost);
+    }
+    // The other task fails while the preempted one has its grace period.
+    let peer = pod(0, [exited(1, 10), exited(1, 10)]);
+    let mut deleted = disrupted(1, "PreemptionByScheduler", 137);
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-11-26T10:01:00Z");
+    let view = preempted(&[peer, deleted.clone()], "BackoffLimitExceeded");
+    let message =
+        format!("rank 2 ended: it was preempted by a pod of a higher priority (said); {HINT}");
+    let outcome = Outcome::Native {
+        state: "PreemptionByScheduler".into(),
+        message: message.into(),
+        code: 125,
+    };
+    assert_eq!((view.state, &view.elements[0].outcome), (JobState::Preempted, &Some(outcome)));
+    // A program that had failed before, and one that took too much memory, failed by themselves.
+    let mut before = disrupted(1, "DeletionByPodGC", 3);
+    before["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-11-26T10:01:31Z");
+    let failed = Outcome::Failed { rank: Rank(2), code: 3 };
+    check_failure(&[before], "BackoffLimitExceeded", failed);
+    let mut killed = disrupted(1, "TerminationByKubelet", 137);
+    killed["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] = json!("OOMKilled");
+    let memory = Outcome::OutOfMemory { rank: Rank(2) };
+    check_failure(&[killed], "BackoffLimitExceeded", memory);
+    // Its controller starts it again.
+    let view = viewed(&gang(), &[deleted]);
+    let text = "it was preempted by a pod of a higher priority (said); its controller has not created the next pods yet";
+    assert_eq!(reason_of(&view), ("Restarting", text));
+}
+
+#[test]
+fn a_job_whose_failed_pod_is_gone_names_that_cause_too() {
+    let view = preempted(&[], "BackoffLimitExceeded");
+    let Some(Outcome::Native { state, message, code: 1 }) = &view.elements[0].outcome else {
+        panic!("{view:?}")
+    };
+    assert_eq!((&**state, view.state), ("BackoffLimitExceeded", JobState::Failed));
+    assert!(message.contains("preempted or evicted: `kubectl get events`"), "{message}");
+}
+
 /// Checks the outcome of a job that its controller calls failed.
 fn check_failure(pods: &[Value], reason: &str, expected: Outcome) {
     let mut job = gang();
@@ -320,6 +386,86 @@ fn roles_of_other_kinds_have_ranks_in_their_order() {
 }
 
 #[test]
+fn phases_of_volcano_are_states() {
+    let job = |phase: &str, message: &str| {
+        let template = json!({"spec": {"containers": [{"name": "main"}]}});
+        json!({
+            "metadata": {"name": "v", "uid": "2"},
+            "spec": {"tasks": [{"name": "main", "replicas": 1, "template": template}]},
+            "status": {"state": {"phase": phase, "message": message}},
+        })
+    };
+    let pod = json!({
+        "metadata": {"name": "v-main-0"}, "spec": {"nodeName": "n"},
+        "status": {"containerStatuses": [{"name": "main", "state": running()}]},
+    });
+    let viewed = |job: &Value, pods: &[&Value]| {
+        let view = super::view(JobObject { api: VOLCANO, object: job }, pods, "team");
+        assert_eq!(view.native.as_ref().unwrap().state, job["status"]["state"]["phase"]);
+        view
+    };
+    let check = |phase: &str, pods: &[&Value], state| {
+        assert_eq!(viewed(&job(phase, ""), pods).state, state, "{phase}");
+    };
+    check("Pending", &[], JobState::Pending);
+    check("Running", &[&pod], JobState::Running);
+    for phase in ["Aborting", "Terminating", "Completing"] {
+        check(phase, &[&pod], JobState::Stopping);
+        check(phase, &[], JobState::Stopping);
+    }
+    check("Restarting", &[&pod], JobState::Stopping);
+    check("Completed", &[], JobState::Done);
+    check("Failed", &[], JobState::Failed);
+    let restarting = viewed(&job("Restarting", ""), &[]);
+    let text = "Volcano starts it again, and has not created the next pods yet";
+    assert_eq!(
+        (restarting.state, reason_of(&restarting)),
+        (JobState::Pending, ("Restarting", text))
+    );
+    let outcome = |phase: &str, message: &str| {
+        let view = viewed(&job(phase, message), &[]);
+        assert_eq!(view.state, JobState::Failed);
+        view.elements[0].outcome.as_ref().unwrap().to_string()
+    };
+    assert!(outcome("Aborted", "").starts_with("Volcano aborted it"));
+    assert!(outcome("Aborted", "said").starts_with("said; Volcano aborted it"));
+    assert!(outcome("Terminated", "").contains("it cannot be resumed"));
+}
+
+#[test]
+fn volcano_says_why_a_job_waits() {
+    let reason = |status: Value| {
+        let group = json!({
+            "metadata": {"ownerReferences": [{"controller": true, "uid": "u1"}]},
+            "spec": {"queue": "research"}, "status": status,
+        });
+        volcano::waiting_reason(&group).map(|(uid, reason)| match reason {
+            Reason::Native { code, message, .. } => format!("{uid} {code}: {message}"),
+            other => panic!("{other:?}"),
+        })
+    };
+    let unschedulable = json!([{"type": "Unschedulable", "status": "True",
+        "reason": "NotEnoughResources", "message": "2/2 tasks in gang unschedulable"}]);
+    let with = |phase: &str| json!({"phase": phase, "conditions": unschedulable});
+    let said = Some("u1 NotEnoughResources: 2/2 tasks in gang unschedulable".to_owned());
+    assert_eq!(reason(with("Inqueue")), said);
+    assert_eq!(reason(with("Unknown")), said);
+    assert_eq!(reason(with("Running")), None);
+    assert_eq!(reason(json!({"phase": "Inqueue"})), None);
+    let waits = reason(json!({"phase": "Pending"})).unwrap();
+    assert!(waits.starts_with("u1 NotEnqueued: Volcano has not let it into its queue research"));
+    let is_waiting = |spec: Value, phase: &str| {
+        let object = json!({"spec": spec, "status": {"state": {"phase": phase}}});
+        volcano::is_waiting(JobObject { api: VOLCANO, object: &object })
+    };
+    assert!(is_waiting(json!({"schedulerName": "volcano"}), "Pending"));
+    assert!(is_waiting(json!({}), ""));
+    assert!(!is_waiting(json!({}), "Running"));
+    assert!(!is_waiting(json!({"schedulerName": "muster"}), "Pending"));
+    assert!(!volcano::is_waiting(JobObject { api: BATCH, object: &gang() }));
+}
+
+#[test]
 fn a_service_runs_as_long_as_a_replica_does() {
     let deployment = json!({
         "metadata": {"name": "api-x", "namespace": "team", "uid": "3", "annotations": {
@@ -380,6 +526,20 @@ fn kueue_says_why_a_job_waits() {
     assert_eq!(workload(json!([checks, reserved])), reason("the checks are not ready"));
     assert_eq!(workload(json!([reserved])), None);
     assert_eq!(workload(Value::Null), None);
+    let is_waiting = |change: fn(&mut Value)| {
+        let mut job = gang();
+        job["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "main"});
+        job["spec"]["runPolicy"] = json!({"suspend": true});
+        change(&mut job);
+        kueue::is_waiting(JobObject { api: BATCH, object: &job })
+    };
+    assert!(is_waiting(|_| ()));
+    assert!(!is_waiting(|job| job["spec"]["runPolicy"] = json!({})));
+    assert!(!is_waiting(|job| job["metadata"]["labels"] = json!({})));
+    assert!(!is_waiting(|job| job["metadata"]["labels"]["muster.run/queue"] = json!("a")));
+    assert!(!is_waiting(|job| {
+        job["status"] = json!({"conditions": [{"type": "muster.run/Admitted", "status": "False"}]});
+    }));
 }
 
 #[test]

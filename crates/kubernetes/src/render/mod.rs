@@ -27,27 +27,11 @@ use muster_model::{
 use serde_json::Value;
 
 pub use files::SentFile;
+pub use muster_model::kubernetes::GangScheduler;
 pub use pod::NVIDIA;
 
 use crate::node::GpuLabels;
 use crate::{instant, names};
-
-/// Scheduler that starts the pods of a gang together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GangScheduler {
-    /// Muster's scheduler inside the cluster.
-    Muster,
-    /// Kueue, which starts a suspended Job when its quota has room; kube-scheduler places the pods.
-    Kueue,
-    /// Volcano, with its own kind of Job.
-    Volcano,
-    /// KAI, which reads the size of a gang from an annotation of its Job or JobSet.
-    Kai,
-    /// kube-scheduler with the PodGroups of Kubernetes 1.37 (feature gate `GenericWorkload`).
-    PodGroups,
-    /// kube-scheduler alone: for jobs of one pod.
-    None,
-}
 
 /// Kind of the object that has the tasks of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -250,7 +250,7 @@ pub(super) fn unsupported(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str,
     if input.scheduler == GangScheduler::PodGroups && spec.min_tasks() > 1 {
         refuse(
             "a RayJob of several nodes for this scheduler: KubeRay's pods name no PodGroup",
-            "use --scheduler muster, kueue, volcano or kai, or leave out `kuberay`: `muster export kubernetes`",
+            "use `kubernetes: {scheduler: …}` with muster, kueue, volcano or kai, or leave out `kuberay`: `muster export kubernetes`",
         );
     }
 }

@@ -137,7 +137,7 @@ fn start(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     if spec.held && starts_alone {
         refuse(
             "`hold`: this scheduler starts a job as soon as it can",
-            "use --scheduler muster, or create the objects when the job may start",
+            "use `kubernetes: {scheduler: muster}`, or create the objects when the job may start",
         );
     }
     for (_, object) in input.after {
@@ -151,7 +151,7 @@ fn start(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     if spec.begin.is_some() && input.scheduler != GangScheduler::Muster {
         refuse(
             "`begin`: of the schedulers only Muster's waits for an instant",
-            "use --scheduler muster, or submit the job later",
+            "use `kubernetes: {scheduler: muster}`, or submit the job later",
         );
     }
     if !spec.after.is_empty() {
@@ -163,7 +163,7 @@ fn start(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     if !input.after.is_empty() && input.scheduler != GangScheduler::Muster {
         refuse(
             "`after`: of the schedulers only Muster's has jobs wait for each other",
-            "use --scheduler muster, or submit the job when the other has ended",
+            "use `kubernetes: {scheduler: muster}`, or submit the job when the other has ended",
         );
     }
 }
@@ -178,7 +178,7 @@ fn gang(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
             &format!(
                 "kube-scheduler would start its {pods} pods one by one, and may hold GPUs for a part of them for ever"
             ),
-            "install a gang scheduler, for example with `muster init kubernetes`, and name it with --scheduler",
+            "install a gang scheduler, for example with `muster init kubernetes`; `run` finds it, and `kubernetes: {scheduler: …}` names one",
         );
     }
     if input.is_sweep {
@@ -194,7 +194,10 @@ fn gang(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
         );
     }
     if spec.array.is_some() && input.scheduler == GangScheduler::Volcano {
-        refuse("an array: Jobs of Volcano start as gangs", "use another --scheduler");
+        refuse(
+            "an array: Jobs of Volcano start as gangs",
+            "use another scheduler: `kubernetes: {scheduler: …}`",
+        );
     }
     if spec.array.as_ref().is_some_and(|array| !array.more.is_empty() && array.count() > MAX_LISTED)
     {
@@ -210,7 +213,7 @@ fn gang(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     if !is_known {
         refuse(
             "`topology`: of the schedulers only Muster's knows levels by name, and it knows `required` and `preferred`",
-            "write one of these for --scheduler muster, or select nodes with `labels`",
+            "write one of these with `kubernetes: {scheduler: muster}`, or select nodes with `labels`",
         );
     }
 }
@@ -233,7 +236,7 @@ fn train_job(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     if matches!(input.scheduler, GangScheduler::Kai | GangScheduler::PodGroups) {
         refuse(
             "a TrainJob for this scheduler: its runtime has no setting for the size of the gang",
-            "use --scheduler muster, kueue or volcano, or `muster export kubernetes`",
+            "use `kubernetes: {scheduler: …}` with muster, kueue or volcano, or `muster export kubernetes`",
         );
     }
 }

@@ -14,6 +14,7 @@ use super::*;
 use crate::gpu_share;
 use crate::node::NodeText;
 
+mod gangs;
 mod ray_job;
 
 /// Job of 2 nodes with 8 GPUs each, and one program.
@@ -230,7 +231,7 @@ fn a_job_waits_for_the_objects_of_others() {
     for scheduler in [GangScheduler::Kueue, GangScheduler::Volcano, GangScheduler::PodGroups] {
         let unfit = waiting(scheduler).unwrap_err();
         assert_eq!(unfit.len(), 1, "{unfit:?}");
-        assert!(unfit[0].hint.contains("--scheduler muster"), "{unfit:?}");
+        assert!(unfit[0].hint.contains("{scheduler: muster}"), "{unfit:?}");
     }
     let mut numbered = train();
     numbered.after = vec![Dependency { kind: DependencyKind::AfterOk, job: JobId(12) }];

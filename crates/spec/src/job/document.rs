@@ -342,6 +342,9 @@ document! {
         "gpu-resource" gpu_resource: Text,
         /// Use the network of the nodes, for example for RDMA.
         "host-network" host_network: Flag,
+        /// Scheduler that starts its pods together: `muster`, `kueue`, `volcano`, `kai`, `pod-groups` or
+        /// `none`. By default the one that the cluster has.
+        "scheduler" scheduler: Text,
         /// Priority class of its pods.
         "priority-class" priority_class: Text,
         /// Runtime class of its pods.
@@ -448,6 +451,7 @@ const KUBERNETES_FOREIGN: &[(&str, &str)] = &[
     ("shared-memory", "shm"),
     ("shm-size", "shm"),
     ("hostNetwork", "host-network"),
+    ("schedulerName", "scheduler"),
     ("priorityClassName", "priority-class"),
     ("runtimeClassName", "runtime-class"),
 ];

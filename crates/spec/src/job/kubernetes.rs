@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use muster_model::kubernetes::{ClaimMount, EnvSource, KubernetesOptions};
+use muster_model::kubernetes::{ClaimMount, EnvSource, GangScheduler, KubernetesOptions};
 
 use crate::diagnostic::{Problem, Problems};
 use crate::field::{Located, OneOrMany, Text};
@@ -53,6 +53,7 @@ fn options(
         shm_bytes: written.shm.as_ref().map(|size| size.value.0),
         gpu_resource: one(&written.gpu_resource, "gpu-resource", problems),
         host_network: written.host_network.as_ref().is_some_and(|flag| flag.value.0),
+        scheduler: scheduler(written, problems),
         priority_class: one(&written.priority_class, "priority-class", problems),
         runtime_class: one(&written.runtime_class, "runtime-class", problems),
         is_kuberay: kuberay(job, written, problems),
@@ -60,6 +61,21 @@ fn options(
             .map(|item| (item.name.as_str().into(), item.value.0.as_str().into()))
             .collect(),
     }
+}
+
+/// Returns the scheduler that the job names.
+fn scheduler(written: &KubernetesDocument, problems: &mut Problems) -> Option<GangScheduler> {
+    let field = written.scheduler.as_ref()?;
+    let known = GangScheduler::ALL.into_iter().find(|one| one.word() == field.value.0);
+    if known.is_none() {
+        let words: Vec<&str> = GangScheduler::ALL.into_iter().map(GangScheduler::word).collect();
+        problems.add(
+            Problem::new(format!("`scheduler: {}` is unknown", field.value.0))
+                .at(field.place, "no scheduler of gangs")
+                .hint(format!("it is one of {}", words.join(", "))),
+        );
+    }
+    known
 }
 
 /// Returns true for a Ray cluster that KubeRay makes.

@@ -1,6 +1,6 @@
 //! The section `kubernetes` of job files: what each field becomes, and which values are rejected.
 
-use muster_model::kubernetes::{ClaimMount, EnvSource, KubernetesOptions};
+use muster_model::kubernetes::{ClaimMount, EnvSource, GangScheduler, KubernetesOptions};
 use muster_model::unit::Bytes;
 
 use crate::support::{check, complaint};
@@ -21,6 +21,7 @@ kubernetes:
   shm: 16GB
   gpu-resource: amd.com/gpu
   host-network: true
+  scheduler: pod-groups
   priority-class: high
   runtime-class: nvidia
   kuberay: true
@@ -42,6 +43,7 @@ kubernetes:
         shm_bytes: Some(Bytes(16_000_000_000)),
         gpu_resource: Some("amd.com/gpu".into()),
         host_network: true,
+        scheduler: Some(GangScheduler::PodGroups),
         priority_class: Some("high".into()),
         runtime_class: Some("nvidia".into()),
         is_kuberay: true,
@@ -80,6 +82,7 @@ fn values_that_cannot_be_a_name_or_a_path_are_rejected() {
         "`kuberay` needs `kind: ray`",
         "KubeRay runs Ray clusters only",
     );
+    check_rejected("scheduler: kay", "`scheduler: kay` is unknown", "no scheduler of gangs");
     let text = complaint("run: a\nkubernetes: {serviceAccountName: x}\n");
     assert!(text.contains("service-account"), "{text}");
 }

@@ -77,9 +77,17 @@ pub(super) struct KubeRayArgs {
 pub(super) struct ObjectArgs {
     #[command(flatten)]
     job: FileArgs,
-    /// Scheduler that starts the pods of a gang together in the cluster
-    #[arg(long, value_name = "SCHEDULER", value_enum, default_value_t = SchedulerName::Muster)]
-    scheduler: SchedulerName,
+    /// Scheduler that starts the pods of a gang together in the cluster; by default the one that the job
+    /// file names, or Muster's
+    #[arg(long, value_name = "SCHEDULER", value_enum)]
+    scheduler: Option<SchedulerName>,
+}
+
+impl ObjectArgs {
+    fn scheduler_of(&self, job: &CheckedJob) -> GangScheduler {
+        let given = self.scheduler.map(GangScheduler::from);
+        given.or(job.kubernetes.scheduler).unwrap_or(GangScheduler::Muster)
+    }
 }
 
 /// Scheduler, as users name it.
@@ -115,11 +123,11 @@ impl From<SchedulerName> for GangScheduler {
 /// Runs `muster export kubernetes`, `trainer` or `kuberay`; returns the exit code.
 pub(super) fn run(app: &App, args: &ObjectArgs, form: JobForm) -> Result<u8> {
     let jobs = args.job.read()?;
-    let scheduler = args.scheduler.into();
     let mut checked = jobs.selected().clone();
     muster_ray::set_token(&mut checked.env, &checked.commands, getrandom::fill)
         .map_err(|error| Failure::new(format!("cannot get random numbers: {error}")))?;
     let checked = &checked;
+    let scheduler = args.scheduler_of(checked);
     let mut after = Vec::new();
     for (kind, document) in &checked.after_documents {
         let other = &jobs.all[*document];
@@ -132,6 +140,7 @@ pub(super) fn run(app: &App, args: &ObjectArgs, form: JobForm) -> Result<u8> {
             .hint("a Job waits for objects of its own namespace only: give both the same `kubernetes: {namespace: …}`")
             .into());
         }
+        let scheduler = args.scheduler_of(other);
         let name =
             with_input(other, &[], &[], scheduler, form, |input| render::main_object(&input));
         after.push((*kind, name));

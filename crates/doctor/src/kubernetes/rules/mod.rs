@@ -4,6 +4,7 @@
 mod disruption;
 mod gangs;
 mod kueue;
+mod kueue_jobs;
 mod nodes;
 pub(crate) mod ray;
 mod schedulers;
@@ -20,6 +21,6 @@ pub(crate) type KubernetesRule = CheckRule<fn(&ClusterView<'_>) -> RuleResult>;
 /// Returns all rules in order.
 pub(crate) fn all() -> impl Iterator<Item = &'static KubernetesRule> {
     let before = [gangs::RULES, schedulers::RULES, nodes::RULES, workloads::RULES];
-    let after = [kueue::RULES, disruption::RULES];
+    let after = [kueue::RULES, kueue_jobs::RULES, disruption::RULES];
     before.into_iter().flatten().chain(ray::all()).chain(after.into_iter().flatten())
 }

@@ -8,6 +8,7 @@ mod queues;
 mod ray;
 mod ray_nodes;
 mod services;
+mod versions;
 
 use muster_model::check::Severity;
 use muster_model::imported::ImportFinding;
@@ -24,6 +25,7 @@ fn rules() -> impl Iterator<Item = &'static ObjectRule> {
         queues::RULES,
         ray::RULES,
         ray_nodes::RULES,
+        versions::RULES,
     ];
     rules.into_iter().flatten()
 }

@@ -160,6 +160,7 @@ fn options() -> impl Strategy<Value = KubernetesOptions> {
             annotations: [("example.com/a".into(), "1".into())].into(),
             send: None,
             is_kuberay: false,
+            scheduler: None,
         }
     })
 }
