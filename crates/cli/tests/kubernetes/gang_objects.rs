@@ -188,9 +188,8 @@ fn pod_groups_of_kubernetes_make_gangs() {
     let expected = "PodGroup none does not exist in namespace native-gangs";
     until(expected, || namespace.reason("orphan") == expected);
     assert_eq!(namespace.bound(""), 5);
-    let is_told = |event: &Value| {
-        event["reason"] == "NoPods" && event["involvedObject"]["name"] == "empty"
-    };
+    let is_told =
+        |event: &Value| event["reason"] == "NoPods" && event["involvedObject"]["name"] == "empty";
     until("a group that no pod names says so", || {
         namespace.objects("events", "").iter().any(is_told)
     });
