@@ -315,3 +315,44 @@ fn a_group_without_pods_says_so() {
     cluster.run(120_000);
     assert!(cluster.told_groups.is_empty(), "it is told once");
 }
+
+/// `activeDeadlineSeconds` is a time limit: a pod that ends in time fills a gap, one without does not.
+#[test]
+fn deadlines_fill_gaps() {
+    let mut cluster = Cluster::new([node("n", 8)]);
+    let with_deadline = |name: &str, gpus: u32, secs: u32| {
+        pod(name, gpus).spec("activeDeadlineSeconds", json!(secs))
+    };
+    cluster.create(&with_deadline("long", 4, 600));
+    cluster.settle();
+    cluster.create(&pod("wide", 8));
+    cluster.settle();
+    cluster.create_all([with_deadline("short", 2, 300), pod("endless", 2)]);
+    cluster.run(5_000);
+    let bound = ["long", "wide", "short", "endless"].map(|name| cluster.bound(name));
+    assert_eq!(bound, [1, 0, 1, 0]);
+    let told = cluster.reported("endless");
+    assert!(told.contains("would delay"), "{told}");
+}
+
+/// GPUs of every vendor are devices.
+#[test]
+fn gpus_of_amd_are_devices() {
+    let mut cluster = Cluster::new([read_node(json!({
+        "metadata": {"name": "n", "labels": {}},
+        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110", "amd.com/gpu": "2"}},
+    }))]);
+    let asks = |name: &str| {
+        let requests = json!({"cpu": "1", "amd.com/gpu": 1});
+        pod(name, 0).spec("containers", json!([{"resources": {"requests": requests}}]))
+    };
+    cluster.create_all(["a", "b", "c"].map(asks));
+    cluster.run(5_000);
+    let bound: usize = ["a", "b", "c"].iter().map(|name| cluster.bound(name)).sum();
+    assert_eq!(bound, 2);
+    assert!(
+        cluster.reported("c").contains("needs 1 GPU, none is free"),
+        "{}",
+        cluster.reported("c")
+    );
+}

@@ -42,13 +42,10 @@ pub fn nodes(site: &SiteProfile, assumed: &mut Vec<String>) -> Result<Vec<NodeSp
     assumed.push(format!("{spread}; CPUs and memory are always enough"));
     assumed.push("one switch: all pairs of nodes are equally close".to_owned());
     if site.models.len() > 1 {
-        let text = match site.nodes_by_model.is_empty() {
-            true => {
-                "all GPUs count as one model: the file does not say which node has which, nor which job needs which"
-            }
-            false => {
-                "every job may use every model, several together too: the file does not say which needs which"
-            }
+        let text = if site.nodes_by_model.is_empty() {
+            "all GPUs count as one model: the file does not say which node has which, nor which job needs which"
+        } else {
+            "every job may use every model, several together too: the file does not say which needs which"
         };
         assumed.push(text.to_owned());
     }

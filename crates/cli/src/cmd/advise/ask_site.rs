@@ -272,10 +272,8 @@ fn parse_site_value(fact: Fact, text: &str) -> Result<u32, Failure> {
     check_plain(short(fact), text)?;
     let number = |other: Fact| if other == fact { text } else { "1" };
     let (section, key) = fact.name().split_once('.').expect("a fact of a site has a section");
-    let more = |of: &str| match section == of && !REQUIRED.contains(&fact) {
-        true => format!(", {key}: {text}"),
-        false => String::new(),
-    };
+    let is_in = |of: &str| section == of && !REQUIRED.contains(&fact);
+    let more = |of: &str| if is_in(of) { format!(", {key}: {text}") } else { String::new() };
     // As many users as there can be teams.
     let users = if fact == Fact::Teams { text } else { number(Fact::Users) };
     let file = format!(
