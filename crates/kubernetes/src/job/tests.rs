@@ -416,7 +416,10 @@ fn phases_of_volcano_are_states() {
     check("Restarting", &[&pod], JobState::Stopping);
     check("Completed", &[], JobState::Done);
     check("Failed", &[], JobState::Failed);
-    let restarting = viewed(&job("Restarting", ""), &[]);
+    let mut again = job("Restarting", "");
+    again["status"]["retryCount"] = json!(2);
+    let restarting = viewed(&again, &[]);
+    assert_eq!(restarting.native.as_ref().unwrap().restarts, 2);
     let text = "Volcano starts it again, and has not created the next pods yet";
     assert_eq!(
         (restarting.state, reason_of(&restarting)),

@@ -79,7 +79,8 @@ pub fn view(job: JobObject<'_>, pods: &[&Value], namespace: &str) -> JobView {
 /// Returns how often the job has started again. KubeRay counts failed attempts, the last one too.
 fn restarts(job: JobObject<'_>, status: &JobStatus) -> u32 {
     if !job.is_ray() {
-        return number_at(job.object, "/status/restarts").unwrap_or(0);
+        let field = if job.api.is_of_volcano() { "retryCount" } else { "restarts" };
+        return number_at(&job.object["status"], &format!("/{field}")).unwrap_or(0);
     }
     let failed = number_at(job.object, "/status/failed").unwrap_or(0);
     failed.saturating_sub(u32::from(status.state == JobState::Failed))
