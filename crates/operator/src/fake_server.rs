@@ -72,12 +72,12 @@ impl Answer {
 
 /// The rest of the script, and what was requested.
 #[derive(Default)]
-pub(crate) struct Script {
+pub(crate) struct ServerScript {
     answers: Mutex<VecDeque<Answer>>,
     requests: Mutex<Vec<(String, Value)>>,
 }
 
-impl Script {
+impl ServerScript {
     /// Returns a client of a server that answers from this script.
     pub(crate) fn client(answers: impl IntoIterator<Item = Answer>) -> (Client, Arc<Self>) {
         let answers = Mutex::new(answers.into_iter().collect());
@@ -97,7 +97,7 @@ impl Script {
     }
 }
 
-async fn answer(State(script): State<Arc<Script>>, request: Request) -> Response {
+async fn answer(State(script): State<Arc<ServerScript>>, request: Request) -> Response {
     let line = format!("{} {}", request.method(), request.uri());
     let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
     let body = serde_json::from_slice(&body).unwrap_or_default();

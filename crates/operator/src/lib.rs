@@ -109,7 +109,7 @@ pub async fn run(
             let result = lead(client, &settings, &health, &mut election, stopped).await;
             // Only an orderly end gives the lease back: after an error another process may have it, and
             // what is still on its way must not meet another process.
-            if matches!(result, Ok(Ended::InOrder)) {
+            if matches!(result, Ok(LeadEnd::InOrder)) {
                 election.release().await;
             }
             result.map(drop)
@@ -123,7 +123,7 @@ pub async fn run(
 
 /// Way in which the active process ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum LeadEnd {
     /// Nothing is on its way to the API server.
     InOrder,
     /// Some requests have no answer yet.
@@ -137,11 +137,11 @@ async fn lead(
     health: &Arc<health::Health>,
     election: &mut election::Election,
     stopped: impl Future<Output = ()>,
-) -> Result<Ended, OperatorError> {
+) -> Result<LeadEnd, OperatorError> {
     let mut stopped = pin!(stopped);
     tokio::select! {
         () = election.acquire() => {}
-        () = &mut stopped => return Ok(Ended::InOrder),
+        () = &mut stopped => return Ok(LeadEnd::InOrder),
     }
     tracing::info!("active");
     let mut keeper = election.clone();
@@ -163,7 +163,7 @@ async fn while_kept(
     kept: impl Future<Output = ()> + Send + 'static,
     stopped: impl Future<Output = ()>,
     answered: impl Future<Output = bool>,
-) -> Result<Ended, OperatorError> {
+) -> Result<LeadEnd, OperatorError> {
     let mut tasks = JoinSet::new();
     let work = tasks.spawn(work);
     tasks.spawn(async move {
@@ -172,14 +172,14 @@ async fn while_kept(
     });
     tokio::select! {
         Some(first) = tasks.join_next() => match first {
-            Ok(result) => result.map(|()| Ended::InOrder),
+            Ok(result) => result.map(|()| LeadEnd::InOrder),
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         },
         () = stopped => {
             // The lease is renewed until the step has ended, and its requests are answered.
             work.abort();
             let first = tasks.join_next().await;
-            let ended = if answered.await { Ended::InOrder } else { Ended::WithRequests };
+            let ended = if answered.await { LeadEnd::InOrder } else { LeadEnd::WithRequests };
             tasks.shutdown().await;
             match first {
                 Some(Ok(result)) => result.map(|()| ended),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::*;
-use crate::fake_server::{Answer, Script};
+use crate::fake_server::{Answer, ServerScript};
 
 const BIND: &str = "POST /api/v1/namespaces/team/pods/p/binding";
 const READ: &str = "GET /api/v1/namespaces/team/pods/p";
@@ -40,7 +40,7 @@ fn check(answers: Vec<Answer>, expected: Observation) {
         .unwrap();
     let count = answers.len();
     let (seen, requests) = runtime.block_on(async {
-        let (client, script) = Script::client(answers);
+        let (client, script) = ServerScript::client(answers);
         let seen = executor(client).bind(&id(), &"a".into(), &json!({})).await;
         (seen, script.requests())
     });
@@ -105,7 +105,7 @@ async fn lost_explanations_are_reported() {
         let tries = if status == 503 { CONDITION_TRIES } else { 1 };
         let refusals = (0..tries).map(|_| Answer::refusal(STATUS, status));
         let told = [Answer::object(EVENT, &Value::Null)];
-        let (client, _) = Script::client(refusals.chain(told));
+        let (client, _) = ServerScript::client(refusals.chain(told));
         let (reports, mut reported) = unbounded_channel();
         let writes = Arc::new(Writes::without_lease());
         let executor = Executor::new(client, reports, writes, Served::default(), None);

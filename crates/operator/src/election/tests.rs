@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::fake_server::{Answer, Script};
+use crate::fake_server::{Answer, ServerScript};
 
 const READ: &str = "GET /apis/coordination.k8s.io/v1/namespaces/n/leases/l";
 const WRITE: &str = "PUT /apis/coordination.k8s.io/v1/namespaces/n/leases/l";
@@ -22,8 +22,8 @@ fn written() -> Answer {
     Answer::object(WRITE, &json!({}))
 }
 
-fn election(answers: Vec<Answer>) -> (Election, std::sync::Arc<Script>) {
-    let (client, script) = Script::client(answers);
+fn election(answers: Vec<Answer>) -> (Election, std::sync::Arc<ServerScript>) {
+    let (client, script) = ServerScript::client(answers);
     (Election::new(client, "n", "l").unwrap(), script)
 }
 
@@ -90,7 +90,7 @@ async fn only_an_own_lease_is_given_back() {
     assert_eq!(script.requests().len(), 1);
     let (mut one, _) = election(vec![]);
     let own = lease(Some(one.identity()), "2026-01-01T00:00:00Z", 15);
-    let (client, script) = Script::client([own, written()]);
+    let (client, script) = ServerScript::client([own, written()]);
     one.client = client;
     one.release().await;
     assert!(script.last_body()["spec"]["holderIdentity"].is_null());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fake_server::{Answer, Script};
+use crate::fake_server::{Answer, ServerScript};
 
 /// Object of the tests: metadata only.
 #[derive(Clone, Debug, Deserialize)]
@@ -45,7 +45,7 @@ fn too_old() -> Value {
 
 /// Follows things on a server with these answers until so many changes are reported.
 async fn changes(count: usize, answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
-    let (client, script) = Script::client(answers);
+    let (client, script) = ServerScript::client(answers);
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = Arc::clone(&seen);
     follow::<Thing>(client, "/things".to_owned(), move |change| {

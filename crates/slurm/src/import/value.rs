@@ -108,10 +108,10 @@ fn is_model(text: &str) -> bool {
 }
 
 /// Resources other than GPUs, with their counts.
-pub(super) type Extras = Vec<(String, u64)>;
+pub(super) type CountedGres = Vec<(String, u64)>;
 
 /// Parses `--gres`: GPUs, and the other resources; `None` where a part is invalid.
-pub(super) fn gres(text: &str) -> Option<(Option<Gpus>, Extras)> {
+pub(super) fn gres(text: &str) -> Option<(Option<Gpus>, CountedGres)> {
     let mut found = None;
     let mut rest = Vec::new();
     for part in text.split(',') {
