@@ -11,7 +11,7 @@ mod used;
 mod view;
 pub mod volcano;
 
-use muster_model::{Array, Checkpoint, JobId, Replicas};
+use muster_model::{Array, Checkpoint, JobId, Reason, Replicas};
 use serde_json::Value;
 
 pub use pods::{JobTask, present_roles, tasks};
@@ -267,6 +267,11 @@ fn number_at(value: &Value, path: &str) -> Option<u32> {
 
 fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == kind)
+}
+
+/// Returns the reason of a controller or scheduler in its own words.
+fn native(code: &str, message: &str) -> Reason {
+    Reason::Native { code: code.to_owned(), message: message.to_owned(), evidence: Vec::new() }
 }
 
 fn is_true(object: &Value, kind: &str) -> bool {

@@ -24,7 +24,7 @@ pub(crate) struct Answer {
 
 /// End of an answer.
 enum AnswerEnd {
-    /// It ends in good order.
+    /// Nothing is missing.
     Whole,
     /// The connection breaks after the body.
     Cut,

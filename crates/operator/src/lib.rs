@@ -1,6 +1,8 @@
 //! The client side of the scheduler inside Kubernetes: watches the cluster, hands what it sees to
 //! [`muster_scheduler`], and carries out its actions. It decides nothing.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
+
 pub mod access;
 mod actions;
 pub mod address;

@@ -34,7 +34,7 @@ impl Writes {
         Self { until: Some(Mutex::new(until)), ..Self::without_lease() }
     }
 
-    /// Prolongs the permission.
+    /// Lets requests be sent until this instant.
     pub(crate) fn prolong(&self, until: Instant) {
         if let Some(end) = &self.until {
             *end.lock().unwrap_or_else(PoisonError::into_inner) = until;

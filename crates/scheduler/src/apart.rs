@@ -43,7 +43,7 @@ impl Apart {
         pod.apart.iter().filter(is_new).cloned().collect()
     }
 
-    /// Forgets a carrier.
+    /// Removes a pod that is gone from the terms that it carries.
     pub(crate) fn remove(&mut self, pod: &PodFacts) {
         let Some(terms) = self.0.get_mut(&pod.key.namespace) else { return };
         for term in &pod.apart {

@@ -1,7 +1,6 @@
 //! PodGroups that no pod names: after a while their owner is told, since a name with a mistake in it is
 //! seen nowhere else.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_kubernetes::group::{GangRef, GroupKind};
@@ -13,9 +12,6 @@ use crate::scheduler::Scheduler;
 
 /// Time within which the pods of a new PodGroup come.
 const PODS_WITHIN: Span = Span::from_secs(60);
-
-/// New PodGroups, each with the instant at which it is looked at again.
-pub(crate) type EmptyGroups = BTreeMap<GangRef, Time>;
 
 impl Scheduler {
     /// Plans a look at a PodGroup that was not there before. Those that a process finds at its start may

@@ -206,7 +206,7 @@ pub enum Action {
     },
     /// Say on a PodGroup that no pod names it.
     NoteEmptyGroup {
-        /// PodGroup without pods.
+        /// Object that gets an event.
         group: WorkloadId,
         /// Text, as one sentence.
         text: Arc<str>,

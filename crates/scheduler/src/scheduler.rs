@@ -20,7 +20,6 @@ use crate::agenda::Agenda;
 use crate::apart::Apart;
 use crate::batch::{Batch, Batches, Placed};
 use crate::devices::Devices;
-use crate::empty_groups::EmptyGroups;
 use crate::gang::{Gang, GangKey, Groups, Pod};
 use crate::held::Place;
 use crate::job;
@@ -84,7 +83,8 @@ pub struct Scheduler {
     /// Gangs whose jobs the engine refuses; looked at again when nodes or queues change.
     pub(crate) refused: BTreeSet<GangKey>,
     pub(crate) apart: Apart,
-    pub(crate) empty_groups: EmptyGroups,
+    /// New PodGroups, each with the instant at which it is looked at again.
+    pub(crate) empty_groups: BTreeMap<GangRef, Time>,
     /// True once everything that was there at the start was taken in.
     pub(crate) is_started: bool,
     dirty: BTreeSet<GangKey>,
@@ -138,7 +138,7 @@ impl Scheduler {
             batches: BTreeMap::new(),
             refused: BTreeSet::new(),
             apart: Apart::default(),
-            empty_groups: EmptyGroups::new(),
+            empty_groups: BTreeMap::new(),
             is_started: false,
             dirty: BTreeSet::new(),
             came_or_went: BTreeSet::new(),

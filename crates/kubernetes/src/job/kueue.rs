@@ -3,8 +3,7 @@
 use muster_model::Reason;
 use serde_json::Value;
 
-use super::state::native;
-use super::{JobObject, condition};
+use super::{JobObject, condition, native};
 use crate::names;
 
 /// API group of Kueue's objects.

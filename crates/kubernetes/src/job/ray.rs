@@ -5,8 +5,8 @@ use muster_model::view::{JobState, TaskStage};
 use muster_model::{Outcome, Rank, Reason, TaskExit};
 use serde_json::Value;
 
-use super::state::{JobStatus, holds, native, suspension, waiting_reason};
-use super::{JobObject, JobTask};
+use super::state::{JobStatus, holds, suspension, waiting_reason};
+use super::{JobObject, JobTask, native};
 use crate::names;
 
 /// Exit code of a job that was stopped, as of one that was cancelled.

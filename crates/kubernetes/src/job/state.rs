@@ -5,7 +5,7 @@ use muster_model::{Outcome, Rank, Reason, TaskExit, Time};
 use serde_json::Value;
 
 use super::disruption::{self, Disruption};
-use super::{JobObject, JobRole, JobTask, condition, is_true, kueue, number_at, volcano};
+use super::{JobObject, JobRole, JobTask, condition, is_true, kueue, native, number_at, volcano};
 use crate::group::SUCCESS;
 use crate::names;
 
@@ -283,8 +283,4 @@ pub(super) fn waiting_reason(tasks: &[JobTask<'_>]) -> Reason {
         }
         _ => native("Starting", "its containers are being created"),
     }
-}
-
-pub(super) fn native(code: &str, message: &str) -> Reason {
-    Reason::Native { code: code.to_owned(), message: message.to_owned(), evidence: Vec::new() }
 }

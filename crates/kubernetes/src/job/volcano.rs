@@ -5,8 +5,7 @@ use muster_model::Reason;
 use muster_model::view::JobState;
 use serde_json::Value;
 
-use super::JobObject;
-use super::state::native;
+use super::{JobObject, native};
 
 /// API group of the objects that Volcano makes for jobs.
 pub const GROUP: &str = "scheduling.volcano.sh";

@@ -76,8 +76,8 @@ async fn a_watch_goes_on_from_the_last_version() {
     assert!(requests[2].ends_with("resourceVersion=6"), "{requests:?}");
 }
 
-/// What went away while nobody watched is reported as gone, whichever way the server says that the
-/// version is too old.
+/// Objects that went away while nobody watched are reported as gone, whichever way the server says
+/// that the version is too old.
 #[tokio::test(start_paused = true)]
 async fn a_version_that_is_too_old_lists_again() {
     for forgotten in [
