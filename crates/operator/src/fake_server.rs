@@ -24,7 +24,6 @@ pub(crate) struct Answer {
 
 /// End of an answer.
 enum AnswerEnd {
-    /// Nothing is missing.
     Whole,
     /// The connection breaks after the body.
     Cut,
