@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_engine::EventRefusal;
+use muster_kubernetes::device;
 use muster_kubernetes::names::PODS;
 use muster_kubernetes::object::ObjectKey;
 use muster_model::reason::Limiting;
@@ -164,6 +165,8 @@ pub(crate) fn in_words_of_pods(mut reason: Reason) -> Reason {
             *name = "pod slot".into();
         } else if let Some(port) = name.strip_prefix(PORT) {
             *name = format!("host port {port}").into();
+        } else if let Some(device) = name.strip_prefix(device::PREFIX) {
+            *name = device.into();
         } else if name.starts_with(APART) {
             gap.limiting = Limiting::Nodes;
         }

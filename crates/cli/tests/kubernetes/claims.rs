@@ -128,7 +128,7 @@ fn gangs_that_claim_gpus_start_whole_one_after_the_other() {
         }
     }
     until("gang a has its node", || namespace.bound("gang=a") == 5);
-    until("gang b says why it waits", || namespace.reason("b-0").contains("not enough of"));
+    until("gang b says why it waits", || namespace.reason("b-0").contains("3 of 5 pods fit"));
     assert_eq!(namespace.bound("gang=b"), 0);
     let devices = given(&namespace);
     assert_eq!(
@@ -177,7 +177,9 @@ fn claims_of_other_schedulers_count() {
     }
     namespace.create_object(&claimant("late", 0, 1));
     until("two more have a node", || namespace.bound("gang=own") == 2);
-    until("the ninth says why it waits", || namespace.reason("late-0").contains("not enough of"));
+    until("the ninth says why it waits", || {
+        namespace.reason("late-0").contains("shared-gpus.example.com")
+    });
     let devices: BTreeSet<String> = given(&namespace).into_iter().collect();
     assert_eq!(devices.len(), GPUS);
 }
@@ -207,7 +209,7 @@ fn suspended_jobs_wait_for_claimed_gpus_without_pods() {
     let devices: BTreeSet<String> = given(&namespace).into_iter().collect();
     assert_eq!(devices.len(), 6);
     let second = || cluster.get(&["job", "second", "--namespace", "claiming-jobs"]);
-    until("the second Job says why it waits", || second().to_string().contains("not enough of"));
+    until("the second Job says why it waits", || second().to_string().contains("1 of 3 pods fit"));
     assert_eq!(second()["spec"]["suspend"], true);
     assert!(namespace.list("job-name=second").is_empty());
     cluster.kubectl(&["delete", "job", "first", "--namespace", "claiming-jobs"]);
