@@ -39,7 +39,7 @@ fn a_gang_over_two_nodes_runs_on_claimed_gpus() {
         (8, 8),
         "{devices:?}"
     );
-    until("gang b says why it waits", || namespace.reason("b-0").contains("not enough of"));
+    until("gang b says why it waits", || namespace.reason("b-0").contains("needs 4 of"));
     for name in ["a-0", "a-1"] {
         namespace.exec(name, &["touch", "/end"]);
         namespace.reaches(name, "Succeeded");
