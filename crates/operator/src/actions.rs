@@ -28,7 +28,7 @@ use crate::writes::Writes;
 const CONDITION_TRIES: u32 = 4;
 /// Shortest and longest pause between tries of a request.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Name of the component in events.
 const COMPONENT: &str = "muster";
 /// Longest note of an event (API documentation of events.k8s.io/v1).
@@ -73,6 +73,13 @@ impl Executor {
         holders: Option<GpuHolders>,
     ) -> Self {
         Self { client, reports, writes, status_order: Arc::default(), served, holders }
+    }
+
+    /// Rests before a request is repeated, each time twice as long.
+    pub(crate) async fn rest(&self, pause: &mut Duration) {
+        tokio::time::sleep(*pause).await;
+        *pause = (*pause * 2).min(LONGEST_PAUSE);
+        self.writes.again().await;
     }
 
     /// Sends an observation to the scheduler.
@@ -193,8 +200,7 @@ impl Executor {
                 // The API server is down: nothing is known until it answers.
                 Err(_) => {}
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            self.rest(&mut pause).await;
         }
     }
 
@@ -242,8 +248,7 @@ impl Executor {
                 Err(error) if code(&error) == Some(404) => return,
                 Err(error) => tracing::warn!("cannot read {pod}: {}", message(&error)),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            self.rest(&mut pause).await;
         }
     }
 

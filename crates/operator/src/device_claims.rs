@@ -7,7 +7,7 @@ use muster_model::NodeName;
 use muster_scheduler::{ClaimBinding, ClaimId, Observation, PodId};
 use serde_json::{Value, json};
 
-use crate::actions::{Executor, FIRST_PAUSE, LONGEST_PAUSE, seconds};
+use crate::actions::{Executor, FIRST_PAUSE, seconds};
 use crate::address::{get, merge, with_body};
 use crate::error::{code, is_transient, message};
 
@@ -91,8 +91,7 @@ impl Executor {
             if !is_race && !is_transient(&error) {
                 return Change::Refused(message(&error));
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            self.rest(&mut pause).await;
         }
     }
 

@@ -11,7 +11,7 @@ use muster_model::NodeName;
 use muster_scheduler::PodId;
 use serde_json::{Value, json};
 
-use crate::actions::{Executor, FIRST_PAUSE, LONGEST_PAUSE};
+use crate::actions::{Executor, FIRST_PAUSE};
 use crate::address::{core, get, with_body};
 use crate::error::{code, is_transient, message};
 
@@ -56,8 +56,8 @@ impl Executor {
                 let secs = START.as_secs();
                 return Err(format!("the pod {key} took no GPU within {secs} s: {reason}"));
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LOOK);
+            self.rest(&mut pause).await;
+            pause = pause.min(LOOK);
         }
     }
 
@@ -100,8 +100,7 @@ impl Executor {
                 Err(error) if matches!(code(&error), Some(404 | 409)) => return,
                 Err(error) => tracing::warn!("cannot delete {holder}: {}", message(&error)),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            self.rest(&mut pause).await;
         }
     }
 }

@@ -160,11 +160,7 @@ impl Leader<'_> {
         let mut record_timer = Timer::new(RECORD);
         let mut last = now();
         loop {
-            let present = now();
-            if present + CLOCK_STEP < last {
-                return Err(OperatorError::ClockSetBack(last.since(present)));
-            }
-            last = last.max(present);
+            last = check_clock(last, now())?;
             self.step();
             // Counting looks at every pod.
             if count_timer.take_due() {
@@ -252,6 +248,17 @@ impl Leader<'_> {
     }
 }
 
+/// Returns the latest time that was seen.
+///
+/// # Errors
+/// If the clock was set back by more than [`CLOCK_STEP`].
+fn check_clock(last: Time, present: Time) -> Result<Time, OperatorError> {
+    if present + CLOCK_STEP < last {
+        return Err(OperatorError::ClockSetBack(last.since(present)));
+    }
+    Ok(last.max(present))
+}
+
 /// Period of some work.
 struct Timer {
     period: Duration,
@@ -286,4 +293,19 @@ pub(crate) fn now() -> Time {
 
 fn until(at: Time) -> Duration {
     Duration::from_millis(at.since(now()).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_large_step_back_of_the_clock_is_an_error() {
+        let noon = Time(3_600_000);
+        let check = |secs_back: u64| check_clock(noon, Time(noon.0 - secs_back * 1_000));
+        assert_eq!(check_clock(noon, Time(noon.0 + 5)).unwrap(), Time(noon.0 + 5));
+        assert_eq!(check(10).unwrap(), noon, "time stands still until the clock has caught up");
+        let error = check(60).unwrap_err();
+        assert!(error.to_string().contains("set back by 1m"), "{error}");
+    }
 }

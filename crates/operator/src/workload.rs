@@ -7,7 +7,7 @@ use muster_kubernetes::names;
 use muster_scheduler::{Observation, WorkloadId};
 use serde_json::{Value, json};
 
-use crate::actions::{Executor, FIRST_PAUSE, LONGEST_PAUSE, Notice, Regarding, seconds};
+use crate::actions::{Executor, FIRST_PAUSE, Notice, Regarding, seconds};
 use crate::address::{get, merge, patch};
 use crate::error::{code, is_transient, message};
 
@@ -83,8 +83,7 @@ impl Executor {
             if !is_transient(&error) {
                 return;
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            self.rest(&mut pause).await;
         }
     }
 
@@ -134,8 +133,7 @@ impl Executor {
             if is_final && !is_suspended {
                 break Answer::Refused(None);
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            self.rest(&mut pause).await;
         };
         // The object comes first: the scheduler looks at it when it gets the answer.
         match answer {

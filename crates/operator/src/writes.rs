@@ -44,9 +44,20 @@ impl Writes {
     /// Waits for the turn of a request; `None` if it must not be sent.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         let permit = self.slots.acquire().await.ok()?;
-        let ends = |end: &Mutex<Instant>| *end.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_held = self.until.as_ref().is_none_or(|end| Instant::now() < ends(end));
-        is_held.then_some(permit)
+        self.is_held().then_some(permit)
+    }
+
+    /// Returns once a request may be repeated: never, if the lease has run out meanwhile. The process ends
+    /// then, and what became of the request is for the next one to see.
+    pub(crate) async fn again(&self) {
+        if !self.is_held() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        let end = |until: &Mutex<Instant>| *until.lock().unwrap_or_else(PoisonError::into_inner);
+        self.until.as_ref().is_none_or(|until| Instant::now() < end(until))
     }
 
     /// Refuses further requests, and waits for those on their way; false if some take too long.
@@ -67,6 +78,8 @@ impl Writes {
 mod tests {
     use std::sync::Arc;
 
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[tokio::test]
@@ -74,8 +87,10 @@ mod tests {
         let now = Instant::now();
         let writes = Writes::with_lease(now);
         assert!(writes.turn().await.is_none());
+        assert!(writes.again().now_or_never().is_none(), "nor is a request repeated");
         writes.prolong(now + Duration::from_secs(60));
         assert!(writes.turn().await.is_some());
+        assert!(writes.again().now_or_never().is_some());
         assert!(Writes::without_lease().turn().await.is_some());
     }
 

@@ -160,6 +160,29 @@ fn a_second_process_takes_over_when_the_first_is_killed() {
     until("gang b has its nodes", || namespace.bound("gang=b") == 5);
 }
 
+/// A process that was stopped for longer than its lease binds nothing when it goes on.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_paused_process_ends_beside_its_successor() {
+    let cluster = KubernetesCluster::here();
+    let namespace = cluster.namespace("paused");
+    let watch = PodWatch::start(&cluster, namespace.name());
+    let first = SchedulerProcess::active(&cluster);
+    let second = SchedulerProcess::start(&cluster);
+    second.waits_for_line("waits for the lease");
+    // It has seen the pods, and may be about to bind them.
+    for pod in interleaved(8, None, "muster") {
+        namespace.create_object(&pod);
+    }
+    first.pause(true);
+    second.waits_for_line("the cluster is listed");
+    until("one gang has its nodes", || namespace.bound("gang=a") + namespace.bound("gang=b") == 5);
+    first.pause(false);
+    first.waits_for_line("the lease was lost");
+    assert_eq!(namespace.bound("gang=a") + namespace.bound("gang=b"), 5);
+    assert_eq!(watch.end().rejected, 0);
+}
+
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn the_api_server_may_be_killed() {

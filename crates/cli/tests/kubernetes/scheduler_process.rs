@@ -86,6 +86,12 @@ impl SchedulerProcess {
         }
     }
 
+    /// Stops the process as a debugger or a full machine does, or lets it go on.
+    pub fn pause(&self, is_paused: bool) {
+        let signal = if is_paused { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Kills the process, which has no time to give its lease back.
     pub fn kill(mut self) {
         self.child.kill().unwrap();

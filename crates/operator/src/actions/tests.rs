@@ -24,8 +24,7 @@ fn pod(uid: &str, node: Option<&str>) -> Answer {
     Answer::object(READ, &pod)
 }
 
-fn executor(client: Client) -> Executor {
-    let (reports, _) = unbounded_channel();
+fn executor(client: Client, reports: UnboundedSender<Report>) -> Executor {
     let writes = Arc::new(Writes::without_lease());
     Executor::new(client, reports, writes, Served::default(), None)
 }
@@ -41,7 +40,8 @@ fn check(answers: Vec<Answer>, expected: Observation) {
     let count = answers.len();
     let (seen, requests) = runtime.block_on(async {
         let (client, script) = ServerScript::client(answers);
-        let seen = executor(client).bind(&id(), &"a".into(), &json!({})).await;
+        let seen =
+            executor(client, unbounded_channel().0).bind(&id(), &"a".into(), &json!({})).await;
         (seen, script.requests())
     });
     assert_eq!(format!("{seen:?}"), format!("{expected:?}"));
@@ -107,10 +107,7 @@ async fn lost_explanations_are_reported() {
         let told = [Answer::object(EVENT, &Value::Null)];
         let (client, _) = ServerScript::client(refusals.chain(told));
         let (reports, mut reported) = unbounded_channel();
-        let writes = Arc::new(Writes::without_lease());
-        let executor = Executor::new(client, reports, writes, Served::default(), None);
-        executor.explain(&[id()], "waits").await;
-        drop(executor);
+        executor(client, reports).explain(&[id()], "waits").await;
         let report = reported.recv().await;
         assert_eq!(
             matches!(report, Some(Report::Seen(Observation::Untold(_)))),

@@ -72,9 +72,9 @@ async fn clocks_of_others_do_not_count() {
     assert!(!one.try_hold().await.unwrap() && !one.try_hold().await.unwrap());
 }
 
-/// Requests may be sent only while the lease is renewed.
+/// Each renewal prolongs the permission to send; the keeper ends once another process has the lease.
 #[tokio::test]
-async fn a_lease_that_another_has_ends_the_permission() {
+async fn a_kept_lease_is_a_permission_to_send() {
     let (mut one, _) = election(vec![lease(Some("other"), "2026-01-01T00:00:00Z", 15)]);
     tokio::time::pause();
     let writes = Writes::with_lease(Instant::now());
