@@ -167,6 +167,9 @@ pub(crate) fn in_words_of_pods(mut reason: Reason) -> Reason {
             *name = format!("host port {port}").into();
         } else if let Some(device) = name.strip_prefix(device::PREFIX) {
             *name = device.into();
+        } else if name.starts_with(APART) && gap.tasks_placeable == 0 {
+            let name = "place that pod anti-affinity allows".into();
+            gap.limiting = Limiting::Extra { name, asked: 1, free: 0 };
         } else if name.starts_with(APART) {
             gap.limiting = Limiting::Nodes;
         }
