@@ -64,6 +64,12 @@ impl GangScheduler {
     pub const ALL: [Self; 6] =
         [Self::Muster, Self::Kueue, Self::Volcano, Self::Kai, Self::PodGroups, Self::None];
 
+    /// Returns the scheduler of this word; `None` if there is none.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scheduler| scheduler.word() == word)
+    }
+
     /// Returns the word in job files and options.
     #[must_use]
     pub fn word(self) -> &'static str {

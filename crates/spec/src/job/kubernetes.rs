@@ -66,7 +66,7 @@ fn options(
 /// Returns the scheduler that the job names.
 fn scheduler(written: &KubernetesDocument, problems: &mut Problems) -> Option<GangScheduler> {
     let field = written.scheduler.as_ref()?;
-    let known = GangScheduler::ALL.into_iter().find(|one| one.word() == field.value.0);
+    let known = GangScheduler::named(&field.value.0);
     if known.is_none() {
         let words: Vec<&str> = GangScheduler::ALL.into_iter().map(GangScheduler::word).collect();
         problems.add(

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use muster_delegate::kubernetes::send::read_folder;
 use muster_kubernetes::node::GpuLabels;
 use muster_kubernetes::render::{self, GangScheduler, JobForm, RenderInput, SentFile};
@@ -79,44 +79,34 @@ pub(super) struct ObjectArgs {
     job: FileArgs,
     /// Scheduler that starts the pods of a gang together in the cluster; by default the one that the job
     /// file names, or Muster's
-    #[arg(long, value_name = "SCHEDULER", value_enum)]
-    scheduler: Option<SchedulerName>,
+    #[arg(long, value_name = "SCHEDULER", value_parser = gang_scheduler())]
+    scheduler: Option<GangScheduler>,
 }
 
 impl ObjectArgs {
     fn scheduler_of(&self, job: &CheckedJob) -> GangScheduler {
-        let given = self.scheduler.map(GangScheduler::from);
-        given.or(job.kubernetes.scheduler).unwrap_or(GangScheduler::Muster)
+        self.scheduler.or(job.kubernetes.scheduler).unwrap_or(GangScheduler::Muster)
     }
 }
 
-/// Scheduler, as users name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cmd) enum SchedulerName {
-    /// Muster's (`muster init kubernetes`)
-    Muster,
-    /// Kueue, with the last part of the queue as its LocalQueue
-    Kueue,
-    /// Volcano, with its own kind of Job
-    Volcano,
-    /// KAI, with a JobSet for a gang
-    Kai,
-    /// kube-scheduler with PodGroups (Kubernetes 1.37, feature gate GenericWorkload)
-    PodGroups,
-    /// kube-scheduler alone, for jobs of one pod
-    None,
+/// Returns a parser of schedulers by their words, each with its help.
+pub(in crate::cmd) fn gang_scheduler() -> impl TypedValueParser<Value = GangScheduler> {
+    let value =
+        |scheduler: GangScheduler| PossibleValue::new(scheduler.word()).help(help(scheduler));
+    PossibleValuesParser::new(GangScheduler::ALL.map(value))
+        .map(|word| GangScheduler::named(&word).expect("the parser admits only these words"))
 }
 
-impl From<SchedulerName> for GangScheduler {
-    fn from(name: SchedulerName) -> Self {
-        match name {
-            SchedulerName::Muster => Self::Muster,
-            SchedulerName::Kueue => Self::Kueue,
-            SchedulerName::Volcano => Self::Volcano,
-            SchedulerName::Kai => Self::Kai,
-            SchedulerName::PodGroups => Self::PodGroups,
-            SchedulerName::None => Self::None,
+fn help(scheduler: GangScheduler) -> &'static str {
+    match scheduler {
+        GangScheduler::Muster => "Muster's (`muster init kubernetes`)",
+        GangScheduler::Kueue => "Kueue, with the last part of the queue as its LocalQueue",
+        GangScheduler::Volcano => "Volcano, with its own kind of Job",
+        GangScheduler::Kai => "KAI, with a JobSet for a gang",
+        GangScheduler::PodGroups => {
+            "kube-scheduler with PodGroups (Kubernetes 1.37, feature gate GenericWorkload)"
         }
+        GangScheduler::None => "kube-scheduler alone, for jobs of one pod",
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::Map;
 
 use super::generated::{self, EarlierFiles, GeneratedFile, OtherFiles};
 use crate::app::App;
-use crate::cmd::export::kubernetes::{SchedulerName, with_input};
+use crate::cmd::export::kubernetes::{gang_scheduler, with_input};
 use crate::cmd::inventory::summary;
 use crate::exit::Failure;
 use crate::on::On;
@@ -70,8 +70,8 @@ pub struct InitRayArgs {
     preempted_by: String,
 
     /// Scheduler that has the queue and starts the pods of a Ray cluster together
-    #[arg(long, value_name = "SCHEDULER", value_enum, default_value_t = SchedulerName::Muster, help_heading = "Kubernetes")]
-    scheduler: SchedulerName,
+    #[arg(long, value_name = "SCHEDULER", value_parser = gang_scheduler(), default_value = GangScheduler::Muster.word(), help_heading = "Kubernetes")]
+    scheduler: GangScheduler,
     /// Image with Ray; its tag should be a version
     #[arg(
         long,
@@ -243,7 +243,7 @@ fn kubernetes_queue(args: &InitRayArgs) -> &str {
 
 /// Returns the files for Kubernetes. The sample RayJob is what `muster export kuberay` makes of the job file.
 fn kubernetes(args: &InitRayArgs, nodes: &RayNodes) -> Result<Vec<(&'static str, String)>> {
-    let scheduler: GangScheduler = args.scheduler.into();
+    let scheduler = args.scheduler;
     if matches!(scheduler, GangScheduler::PodGroups | GangScheduler::None) {
         return Err(Failure::usage(
             "this scheduler does not start the pods of a Ray cluster together",
@@ -279,12 +279,10 @@ fn kubernetes(args: &InitRayArgs, nodes: &RayNodes) -> Result<Vec<(&'static str,
         scheduler,
     };
     let sample = sample(&files[0].1, scheduler)?;
-    let option = clap::ValueEnum::to_possible_value(&args.scheduler)
-        .map_or_else(String::new, |value| value.get_name().to_owned());
     files.push(("rayjob.yaml", sample));
     files.push(("kuberay-values.yaml", ray_setup::values(scheduler)));
     files.push(("queue.yaml", of_queue.manifest()));
-    files.push(("install.sh", of_queue.steps(&option)));
+    files.push(("install.sh", of_queue.steps(scheduler.word())));
     Ok(files)
 }
 
