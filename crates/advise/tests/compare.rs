@@ -216,9 +216,12 @@ fn muster_is_rated_by_its_own_pages() {
             assert!(docs.join(page).is_file(), "{} cites {page}", row.id);
         }
     }
-    for id in ["serving", "isolation", "mlops", "gitops", "multi-cluster", "elasticity"] {
+    for id in
+        ["serving", "restart", "isolation", "mlops", "gitops", "elasticity", "state", "resize"]
+    {
         assert!(row(&comparison, id).cells[0].standing < AddOn, "{id}");
     }
+    assert_eq!(row(&comparison, "multi-cluster").cells[0].standing, SupportLevel::None);
     let facts = Facts::default().with(Fact::Nodes, 8).with(Fact::TightlyCoupled, 1);
     let verdict = with([ComparedSystem::Muster, Slurm.into()], &facts).verdict.unwrap();
     assert_eq!(verdict.fares[0].role, PlaneRole::OnTop);

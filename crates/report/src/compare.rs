@@ -37,6 +37,10 @@ pub fn compare(comparison: &Comparison, detail: CompareDetail, context: RenderCo
     let [left, right] = comparison.planes;
     let mut text =
         heading(&format!("{left} and {right}{}", for_facts(comparison.facts.as_ref())), context);
+    for note in comparison.planes.iter().filter_map(|system| caveat(*system)) {
+        text.push_str(&paragraph(&[("", note.to_owned())], context));
+        text.push('\n');
+    }
 
     // 1. Shown in full: the dimensions that matter, or all.
     let weighed = comparison.facts.is_some();
@@ -68,9 +72,6 @@ pub fn compare(comparison: &Comparison, detail: CompareDetail, context: RenderCo
         Some(verdict) => text.push_str(&fares(verdict, matter.len(), context)),
         None => text.push_str(&tally(comparison, context)),
     }
-    for note in comparison.planes.iter().filter_map(|system| caveat(*system)) {
-        text.push_str(&paragraph(&[("", note.to_owned())], context));
-    }
     text
 }
 
@@ -78,8 +79,8 @@ pub fn compare(comparison: &Comparison, detail: CompareDetail, context: RenderCo
 fn caveat(system: ComparedSystem) -> Option<&'static str> {
     match system {
         ComparedSystem::Muster => Some(
-            "muster is rated by itself, on one machine and in what it adds to a cluster; past one machine it runs \
-             on slurm, kubernetes or ray, and what it leaves to them is theirs: compare those, too",
+            "muster rates itself here. On several machines it runs on slurm, kubernetes or ray, and only adds to \
+             what they do: compare those, too. A feature that one of them lacks under muster counts as weak",
         ),
         ComparedSystem::Plane(ControlPlane::Ray) => Some(
             "ray is compared alone; nodes, quota and topology come from its host: compare the host, too",

@@ -29,8 +29,8 @@ pub(crate) const FLEET: &[Dimension] = &[
             "light for one owner; as a second control plane it doubles scheduling and loses quota",
             guide("failure mode: Ray as a second, ungoverned control plane"),
         ),
-        muster: native(
-            "one binary, no database to run; on Slurm and Ray nothing beside them, in Kubernetes one deployment",
+        muster: addon(
+            "one binary and no database on one machine; otherwise on top of the cluster, which needs its own people",
             muster("operations.md, kubernetes.md"),
         ),
     },
@@ -61,7 +61,7 @@ pub(crate) const FLEET: &[Dimension] = &[
         k3s: None,
         ray: addon("as KubeRay's objects on a Kubernetes host", overview("composition: KubeRay")),
         muster: weak(
-            "job, queue and site files in a repository, applied by command; in Kubernetes queues are objects",
+            "queues are objects in Kubernetes; elsewhere they are files, which somebody applies by a command",
             muster("queues.md, kubernetes.md"),
         ),
     },
@@ -122,8 +122,8 @@ pub(crate) const FLEET: &[Dimension] = &[
         ),
         k3s: None,
         ray: native("actors come and go while the program runs", overview("Ray")),
-        muster: native(
-            "elastic gangs between a minimum and a maximum, restarted at a change; services by command",
+        muster: weak(
+            "elastic gangs have a minimum and a maximum, and restart when their size changes; services change by command",
             muster("jobs.md"),
         ),
     },
@@ -198,8 +198,8 @@ pub(crate) const FLEET: &[Dimension] = &[
             "the head's control store is in memory: when it dies, all of it dies, unless Redis is set up",
             upstream("Ray documentation 2026: GCS fault tolerance"),
         ),
-        muster: addon(
-            "one daemon, whose tasks and answers survive it, without a standby; in Kubernetes two replicas with a lease",
+        muster: weak(
+            "one daemon without a standby: running tasks go on without it, nothing starts; in Kubernetes two replicas",
             muster("operations.md, kubernetes.md"),
         ),
     },
@@ -215,8 +215,8 @@ pub(crate) const FLEET: &[Dimension] = &[
         ),
         k3s: None,
         ray: absent("a cluster is one cluster", upstream("Ray documentation 2026: clusters")),
-        muster: weak(
-            "one command line and job file for several clusters; no queue over them",
+        muster: absent(
+            "one job file and one list for several clusters, but no queue over them",
             muster("jobs.md, site.md"),
         ),
     },

@@ -104,8 +104,8 @@ pub(crate) const PEOPLE: &[Dimension] = &[
         ),
         k3s: None,
         ray: absent("a dashboard of the present", upstream("Ray documentation 2026: observability")),
-        muster: native(
-            "GPU-hours given and used, by user, queue and job; on Slurm from sacct, on Kubernetes only what decays",
+        muster: weak(
+            "GPU-hours given and used, by user, queue and job, on one machine; on Slurm those of sacct, none in Kubernetes",
             muster("operations.md, slurm.md"),
         ),
     },

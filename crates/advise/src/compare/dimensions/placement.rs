@@ -54,8 +54,8 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         ),
         k3s: None,
         ray: native("Ray Train wraps torch and FSDP", overview("Ray")),
-        muster: native(
-            "starts every task with rank, world size and address for torch.distributed; MPI programs need their own starter",
+        muster: addon(
+            "every task knows its rank and the address of rank 0 (torch.distributed); MPI programs bring their own launcher",
             muster("jobs.md"),
         ),
     },

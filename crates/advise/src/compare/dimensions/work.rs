@@ -48,8 +48,8 @@ pub(crate) const WORK: &[Dimension] = &[
             "Ray Tune runs trials in parallel and stops bad ones early: best in class",
             kentino("Ray and KubeRay: where Ray fits"),
         ),
-        muster: native(
-            "a grid or draws in the job file, bad elements are stopped early; on Slurm without early stops, not on Kubernetes",
+        muster: weak(
+            "a grid or draws in the job file; bad elements are stopped early on one machine only, and Kubernetes has no sweeps yet",
             muster("jobs.md, slurm.md"),
         ),
     },
@@ -94,7 +94,10 @@ pub(crate) const WORK: &[Dimension] = &[
             "actors and Serve replicas come back; the head does not by itself",
             upstream("Ray documentation 2026: fault tolerance"),
         ),
-        muster: native("a replica restarts after every end, with growing waits", muster("jobs.md")),
+        muster: weak(
+            "a replica restarts after every end, on its machine: when that dies, only a cluster starts it elsewhere",
+            muster("jobs.md"),
+        ),
     },
     Dimension {
         id: "mixed",
