@@ -132,7 +132,7 @@ facts! {
     /// Nodes are added and removed with the load.
     FleetElastic "fleet.elastic" FactKind::Flag, "do nodes come and go with the load?";
     /// The fleet consists of many small places, not of one data centre.
-    FleetEdge "fleet.edge" FactKind::Flag, "is it at the edge: many small places, or one small box?";
+    FleetEdge "fleet.edge" FactKind::Flag, "does it stand at the edge, in shops, factories or other small places?";
     /// The fleet is for development or continuous integration only.
     FleetDev "fleet.dev" FactKind::Flag, "is it for development or CI only?";
     /// The machines have one owner and no other tenant.

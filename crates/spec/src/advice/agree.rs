@@ -111,7 +111,8 @@ fn nodes_by_model(site: &SiteDocument, problems: &mut Problems) {
     if let (Some(models), Some(nodes)) = (site.models_place, site.written.spot(Fact::FleetNodes))
         && sum != all
     {
-        let problem = Problem::new(format!("the models have {sum} nodes, and the fleet {all}"));
+        let problem =
+            Problem::new(format!("`fleet.models` counts {sum} nodes, and `fleet.nodes` is {all}"));
         let why = "each node counts for one model";
         problems.add(problem.at(models, why).also(nodes.value, "all nodes"));
     }

@@ -297,7 +297,7 @@ fn fleets_that_are_refused() {
         ),
         (
             "F, models: {h100: 2, l40s: 7}",
-            "1:37 the models have 9 nodes, and the fleet 4 | each node counts for one model",
+            "1:37 `fleet.models` counts 9 nodes, and `fleet.nodes` is 4 | each node counts for one model",
         ),
         (
             "F, models: [h 100]",

@@ -7,6 +7,7 @@ use std::io::{self, BufRead};
 use std::path::Path;
 
 use anyhow::Result;
+use muster_model::DeviceSet;
 use muster_model::advice::{Fact, FactKind, Facts, SiteProfile};
 
 use super::dialogue::{InterviewEnd, Typed, prompt, read_answer, read_line};
@@ -88,6 +89,15 @@ pub fn interview(app: &App, path: &Path, rules: &RuleArgs) -> Result<InterviewEn
         return Err(Failure::usage(format!("{shown} already exists"))
             .hint(format!("`muster advise --site {shown}` advises it; --ask writes a new file"))
             .into());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| folder.symlink_metadata().is_err()) {
+        let shown = folder.display();
+        return Err(Failure::usage(format!(
+            "there is no folder {shown} to write the site file to"
+        ))
+        .hint(format!("mkdir -p {shown}"))
+        .into());
     }
     app.ui.status("Enter takes the default, in brackets or capitals; ? explains, q quits");
     let interview = Interview { app, rules, input: io::stdin().lock() };
@@ -214,12 +224,7 @@ impl<R: BufRead> Interview<'_, R> {
                             Ok(()) => return Ok(true),
                             Err(why) => self.app.ui.status(&format!("  {why}")),
                         },
-                        Err(word) => {
-                            let count = facts.len();
-                            self.app.ui.status(&format!(
-                                "  `{word}` is neither a number from 1 to {count} nor a name in the list"
-                            ));
-                        }
+                        Err(word) => self.app.ui.status(&unknown_choice(&word, facts)),
                     }
                 }
                 Typed::Help => list(self.app),
@@ -248,9 +253,21 @@ impl<R: BufRead> Interview<'_, R> {
     }
 }
 
+/// Word for no choice, as the prompt shows it.
+const NOTHING: &str = "none";
+
 /// Returns the words of a line, which commas or blanks separate.
 fn words(line: &str) -> Vec<String> {
-    line.split([',', ' ', '\t']).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+    let words = line.split([',', ' ', '\t']).filter(|word| !word.is_empty() && *word != NOTHING);
+    words.map(str::to_lowercase).collect()
+}
+
+/// Returns what is wrong with a word that stands for nothing in a list.
+fn unknown_choice(word: &str, facts: &[Fact]) -> String {
+    let count = facts.len();
+    let nearest = muster_spec::nearest(word, facts.iter().map(|fact| short(*fact)));
+    let meant = nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+    format!("  `{word}` is neither a number from 1 to {count} nor a name in the list{meant}")
 }
 
 /// Returns the fact of a list that a number or a name stands for; the word if none.
@@ -268,23 +285,32 @@ fn short(fact: Fact) -> &'static str {
 }
 
 /// Parses the number of a fact as a site file has it.
+///
+/// # Errors
+/// It is no number, or none that the fact can have.
 fn parse_site_value(fact: Fact, text: &str) -> Result<u32, Failure> {
-    check_plain(short(fact), text)?;
-    let number = |other: Fact| if other == fact { text } else { "1" };
-    let (section, key) = fact.name().split_once('.').expect("a fact of a site has a section");
-    let is_in = |of: &str| section == of && !REQUIRED.contains(&fact);
-    let more = |of: &str| if is_in(of) { format!(", {key}: {text}") } else { String::new() };
-    // As many users as there can be teams.
-    let users = if fact == Fact::Teams { text } else { number(Fact::Users) };
-    let file = format!(
-        "fleet: {{nodes: {}, gpus: {}{}}}\npeople: {{users: {users}{}}}\n",
-        number(Fact::FleetNodes),
-        number(Fact::FleetGpus),
-        more("fleet"),
-        more("people"),
-    );
-    let site = muster_spec::parse_site(&file, None).map_err(without_source)?;
-    Ok(site.facts.get(fact))
+    let (expected, number) = match fact.kind() {
+        FactKind::Count { min, max, .. } => {
+            let number = text.parse::<u32>().ok().filter(|number| (min..=max).contains(number));
+            (format!("a whole number from {min} to {max}"), number)
+        }
+        FactKind::Hundredths { max } => {
+            let expected = "a number with at most two decimals, such as 0.25";
+            (expected.to_owned(), hundredths(text).filter(|number| *number <= max))
+        }
+        FactKind::Flag => ("y or n".to_owned(), None),
+    };
+    number.ok_or_else(|| Failure::usage(format!("`{}` is {expected}, not `{text}`", short(fact))))
+}
+
+/// Parses a number with at most two decimals, in hundredths; `None` for other text.
+fn hundredths(text: &str) -> Option<u32> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    if decimals.len() > 2 {
+        return None;
+    }
+    let decimals: u32 = format!("{decimals:0<2}").parse().ok()?;
+    whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(decimals)
 }
 
 /// Answers of the user.
@@ -304,6 +330,11 @@ impl SiteAnswers {
         let mut changed = self.facts.with(fact, value);
         if value > 0 {
             require(fact, &mut changed);
+        }
+        let [nodes, gpus] = [Fact::FleetNodes, Fact::FleetGpus].map(|number| changed.get(number));
+        let most = DeviceSet::MAX_DEVICES as u32;
+        if fact == Fact::FleetGpus && gpus.div_ceil(nodes) > most {
+            return Err(format!("{gpus} GPUs on {nodes} nodes: a node holds at most {most}"));
         }
         if let Some(pair) = changed.contradiction() {
             return Err(format!("{} contradicts {}: {}", pair.one, pair.other, pair.why));
@@ -426,17 +457,28 @@ mod tests {
         check(Fact::PlatformFte, "half", None);
         check(Fact::FleetPlaces, "3", Some(3));
         check(Fact::FleetGpus, "8, edge: true", None);
+        check(Fact::FleetGpus, "320", Some(320));
+        check(Fact::Teams, "1,5", None);
+        check(Fact::Teams, "maybe", None);
+        check(Fact::PlatformFte, "0,5", None);
+        check(Fact::PlatformFte, "0.255", None);
+        check(Fact::PlatformFte, "1.5", Some(150));
+        check(Fact::PlatformFte, "-1", None);
     }
 
     #[test]
     fn a_contradiction_changes_nothing() {
         let mut answers = SiteAnswers::default();
         answers.set(Fact::Users, 2).unwrap();
-        let before = answers.facts;
+        answers.set(Fact::FleetNodes, 2).unwrap();
+        let why = answers.set(Fact::FleetGpus, 400).unwrap_err();
+        assert!(why.contains("a node holds at most 128"), "{why}");
         let why = answers.set(Fact::Teams, 3).unwrap_err();
         assert!(why.contains("more teams than users"), "{why}");
+        assert_eq!(answers.facts.get(Fact::Teams), 1);
         let list = [Fact::CoupledTraining, Fact::Batch];
         answers.set(Fact::FleetNodes, 1).unwrap();
+        let before = answers.facts;
         assert!(answers.choose(&list, &BTreeSet::from(list)).is_err());
         assert_eq!(answers.facts, before);
         assert!(!answers.asked.contains(&Fact::Batch));
@@ -451,6 +493,13 @@ mod tests {
         assert_eq!(pick("1, Batch"), Ok(vec![Fact::Training, Fact::Batch]));
         assert_eq!(pick("kueue"), Ok(vec![Fact::OperatesKueue]));
         assert_eq!(pick(""), Ok(Vec::new()));
+        assert_eq!(pick("none"), Ok(Vec::new()));
+        let near = unknown_choice("trainin", &list);
+        assert!(
+            near.contains("from 1 to 3") && near.contains("did you mean `training`?"),
+            "{near}"
+        );
+        assert!(!unknown_choice("9", &list).contains("did you mean"));
         for wrong in ["0", "4", "slurm", "-1"] {
             assert_eq!(pick(wrong), Err(wrong.to_owned()));
         }

@@ -126,7 +126,7 @@ fn leaving_advises_nothing_and_says_how_to_go_on() {
 #[test]
 fn a_site_is_asked_for_and_written() {
     let home = Home::new();
-    let numbers = "\n16\n128\n40\n41\n4\n0.5\nh100\n";
+    let numbers = "\n40\n320\n40\nfour\n41\n4\n0,5\n0.5\nh100\n";
     let lists = "batch, pretraining\n2, batch\n1\nslurm\n";
     // Whatever else is asked is explained, and has a default.
     let input = format!("{numbers}{lists}{}", "?\n\n".repeat(60));
@@ -134,6 +134,8 @@ fn a_site_is_asked_for_and_written() {
     let seen = run.stderr;
     for text in [
         "this number is needed",
+        "`teams` is a whole number from 1 to 10000000, not `four`",
+        "`platform-fte` is a number with at most two decimals, such as 0.25, not `0,5`",
         "there are more teams than users",
         "`pretraining` is neither a number from 1 to 10 nor a name in the list",
         "with all other answers as now, yes leads to ",
@@ -143,7 +145,7 @@ fn a_site_is_asked_for_and_written() {
     }
     let written = std::fs::read_to_string(home.path("site.yaml")).unwrap();
     for line in [
-        "nodes: 16",
+        "nodes: 40",
         "training: true",
         "coupled-training: true",
         "operates: [slurm]",
@@ -166,6 +168,8 @@ fn a_site_is_asked_for_and_written() {
     let refused = home.words("advise --ask --site site.yaml").code(2);
     assert!(refused.stderr.contains("site.yaml already exists"), "{}", refused.stderr);
     home.words("advise --ask --site -").code(2);
+    let nowhere = home.words("advise --ask --site gone/site.yaml").code(2);
+    assert!(nowhere.stderr.contains("mkdir -p gone"), "{}", nowhere.stderr);
 }
 
 #[test]
