@@ -104,6 +104,8 @@ impl Engine {
 
     /// Applies the decisions of a plan to the state, at planning and on replay alike.
     pub fn commit(&mut self, now: Time, plan: &Plan) {
+        // On replay no pass has brought into force what began since the last event.
+        self.state.advance_time(now);
         debug_assert_eq!(
             self.violations_in_replay(now, plan),
             [],

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use cluster::{SimBackend, at, draft, joined, submission};
 use muster_model::queue::PlannedRuntimes;
 use muster_model::unit::{Span, Time};
-use muster_model::{CommandTarget, Effect, Event, JobId, QueueTree};
+use muster_model::{CommandTarget, Drain, Effect, Event, JobId, QueueTree};
 use muster_runtime::engine::{AccountingFact, Engine};
 use muster_runtime::{Runtime, StepInput, Store, StoreError};
 use muster_testkit::{FaultyStore, MemStore, StoreFault};
@@ -448,4 +448,28 @@ fn run_times_are_predicted_and_predictions_survive_a_restart() {
         let mut runtime = Runtime::open(runtime.into_store(), tree.clone()).unwrap();
         assert_eq!(next(&mut runtime, 70), expected);
     }
+}
+
+/// Whether an expected run time holds depends on the drains that have not begun. That of another node has
+/// when the job starts, and no event since then says so: only the plan is in the journal.
+#[test]
+fn what_began_between_two_events_has_begun_on_replay() {
+    let predicted = QueueTree { estimates: PlannedRuntimes::Predicted, ..QueueTree::single() };
+    let mut runtime = Runtime::open(MemStore::default(), predicted.clone()).unwrap();
+    let mut outside = SimBackend::default();
+    let nodes = ["n1", "n2"].map(|node| StepInput::Event(joined(node, 1)));
+    runtime.step(at(0), nodes.into()).unwrap();
+    run_for_ten_seconds(&mut runtime, &mut outside, 10);
+    run_for_ten_seconds(&mut runtime, &mut outside, 30);
+    let drain = Drain { from: at(60), by: None, reason: "fan".into(), stop: false };
+    let drain = Event::DrainSet { node: "n2".into(), devices: None, drain: Some(drain) };
+    let mut later = draft("next", 1, 1, 0);
+    later.spec.begin = Some(at(70));
+    let submit = StepInput::Submission(submission("next", vec![later]));
+    runtime.step(at(50), vec![StepInput::Event(drain), submit]).unwrap();
+    let started = runtime.step(at(70), Vec::new()).unwrap();
+    assert!(matches!(started.effects[..], [Effect::Prepare { .. }]), "{started:?}");
+    let live = state(&runtime);
+    let replayed = Runtime::open(runtime.into_store(), predicted).unwrap();
+    assert_eq!(state(&replayed), live);
 }
