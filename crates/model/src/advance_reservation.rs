@@ -65,6 +65,21 @@ pub struct AdvanceReservationTimes {
     pub count: Option<u32>,
 }
 
+impl AdvanceReservationTimes {
+    /// Returns the end of the last occurrence; [`Time::NEVER`] if there is none.
+    #[must_use]
+    pub fn end(&self) -> Time {
+        let last = match (self.every, self.count) {
+            (None, _) => 0,
+            (Some(_), None) => return Time::NEVER,
+            (Some(every), Some(count)) => {
+                every.0.saturating_mul(u64::from(count.saturating_sub(1)))
+            }
+        };
+        Time(self.start.0.saturating_add(last).saturating_add(self.length.0))
+    }
+}
+
 /// Place of an advance reservation: a node, or some of its devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReservedPlace {

@@ -187,10 +187,15 @@ fn eta_in_reservation(
         state.advance_reservations.get(reservation).filter(|placed| placed.reservation.stop);
     let stopped =
         stops.map(|placed| conflicting_elements(state, placed, begins, now)).unwrap_or_default();
-    for key in copy.pool.ended_by(now, begins, &stopped) {
+    let ended = copy.pool.ended_by(now, begins, &stopped);
+    copy.wake(begins);
+    for key in ended {
+        let element = copy.pool.holding(key).element;
+        if let Some(ordinal) = copy.jobs.ordinal_of(element) {
+            copy.preemptable.remove(&copy.jobs, element.job, ordinal);
+        }
         copy.pool.release(key);
     }
-    copy.wake(begins);
     let mut planner = Planner::default();
     let mut trial = PlanTrial::at(&mut copy, &mut planner, begins, (owner, id));
     let finding = trial.finding();

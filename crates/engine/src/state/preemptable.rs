@@ -107,7 +107,7 @@ impl PreemptableIndex {
     }
 
     /// Removes an element before its queue or priority changes.
-    pub(super) fn remove(&mut self, jobs: &JobTable, id: JobId, ordinal: u32) {
+    pub(crate) fn remove(&mut self, jobs: &JobTable, id: JobId, ordinal: u32) {
         self.elastic.remove(&(id, ordinal));
         let Some(job) = jobs.get(&id) else { return };
         let place = (job.record.leaf, job.record.spec.order_of(ordinal));

@@ -70,14 +70,7 @@ pub(crate) fn overlap(one: &AdvanceReservationTimes, other: &AdvanceReservationT
             let ahead = (other.start.0 % step + step - one.start.0 % step) % step;
             let in_step = ahead < one.length.0 || step - ahead < other.length.0;
             // One may be over before the other begins.
-            let last = |times: &AdvanceReservationTimes| {
-                let nth = times.count.map(|count| u64::from(count.saturating_sub(1)));
-                let every = times.every.map_or(0, |every| every.0);
-                nth.map_or(Time::NEVER, |nth| {
-                    ends(times, Time(times.start.0.saturating_add(nth.saturating_mul(every))))
-                })
-            };
-            in_step && one.start < last(other) && other.start < last(one)
+            in_step && one.start < other.end() && other.start < one.end()
         }
     }
 }
