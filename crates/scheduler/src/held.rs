@@ -80,11 +80,21 @@ impl Held {
     /// Returns the devices of holders without shares, among the GPUs of the node. Nobody gets them, since
     /// the kubelet has not got them back.
     pub(crate) fn idle(&self, gpus: DeviceSet) -> DeviceSet {
+        self.without_sharers(gpus).minus(self.in_use())
+    }
+
+    /// Returns the number of holders without shares for whose device a pod has another one, as far as the
+    /// kubelet is concerned: it was given before the holder was known.
+    pub(crate) fn displaced(&self, gpus: DeviceSet) -> u32 {
+        self.without_sharers(gpus).and(self.whole).len()
+    }
+
+    fn without_sharers(&self, gpus: DeviceSet) -> DeviceSet {
         let held = gpus
             .iter()
             .enumerate()
             .filter(|(number, _)| self.holders.contains_key(number) && !self.has_sharer(*number));
-        held.map(|(_, device)| device).collect::<DeviceSet>().minus(self.in_use())
+        held.map(|(_, device)| device).collect()
     }
 
     /// Returns true if this share of a device is free, beside shares that others have.
@@ -142,9 +152,9 @@ impl Held {
 
     /// Returns the holders without shares, each once.
     pub(crate) fn take_to_free(&mut self, gpus: DeviceSet) -> Vec<PodId> {
-        let idle = self.idle(gpus);
+        let needless = self.without_sharers(gpus).minus(self.shares.keys().copied().collect());
         let is_idle = |number: usize| match gpus.iter().nth(number) {
-            Some(device) => idle.contains(device),
+            Some(device) => needless.contains(device),
             None => !self.has_sharer(number),
         };
         let new: Vec<PodId> = self
