@@ -19,7 +19,7 @@ use crate::topology_label::TopologyLabel;
 pub const LEASE: &str = "muster-system/muster-scheduler";
 
 /// Options of subcommands that work on Kubernetes.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Options with --on kubernetes")]
 pub struct KubernetesArgs {
     /// kubeconfig file; by default $KUBECONFIG, ~/.kube/config, or the pod's service account

@@ -31,6 +31,7 @@ pub mod quantity;
 pub mod queue;
 pub mod ray_setup;
 pub mod render;
+pub mod reservation;
 pub mod resources;
 pub mod rule;
 pub mod span;

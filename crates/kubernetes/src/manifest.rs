@@ -1,4 +1,4 @@
-//! Manifests that install the scheduler: definitions of the queue objects, namespace, service account,
+//! Manifests that install the scheduler: definitions of its objects, namespace, service account,
 //! least rights, two replicas, a disruption budget, and policies for new workloads; as YAML, and as
 //! the template of a Helm chart. JSON is valid YAML, so every given text is written as JSON.
 
@@ -13,6 +13,7 @@ use crate::group::{APIS, workload};
 use crate::kueue;
 use crate::names::USAGE;
 use crate::queue;
+use crate::reservation::{self, RESERVATIONS};
 
 /// Terms of an installation.
 #[derive(Clone, Debug)]
@@ -56,6 +57,8 @@ fn rules(reads_kueue: bool) -> Vec<Rule> {
         (device::GROUP, &[device::CLAIMS], vec!["get", "list", "watch", "patch"]),
         // To give devices, newer versions ask for the second one too.
         (device::GROUP, &["resourceclaims/status", "resourceclaims/binding"], vec!["update"]),
+        (queue::GROUP, &[RESERVATIONS], read.clone()),
+        (queue::GROUP, &["advancereservations/status"], vec!["patch"]),
     ];
     let mut rules: Vec<Rule> = own
         .into_iter()
@@ -122,6 +125,7 @@ fn rules_of_viewers(reads_kueue: bool) -> Vec<Rule> {
         ("scheduling.k8s.io", &["priorityclasses"]),
         (device::GROUP, &[device::CLASSES, device::SLICES, device::CLAIMS, device::TEMPLATES]),
         (queues.group, queues.all),
+        (queue::GROUP, &[RESERVATIONS]),
     ];
     let list = |(group, resources): (&str, &[&str])| {
         let resources = resources.iter().map(|&name| name.to_owned()).collect();
@@ -244,9 +248,11 @@ metadata:
         texts.namespace
     );
     let mut documents = vec![namespace];
+    let mut definitions = vec![reservation::definition()];
     if !install.reads_kueue {
-        documents.insert(0, definitions_text(&queue::definitions(&install.queue_schema)));
+        definitions.extend(queue::definitions(&install.queue_schema));
     }
+    documents.insert(0, definitions_text(&definitions));
     documents.extend(namespaced(&texts));
     documents.extend(cluster_wide(install.reads_kueue));
     documents.join("---\n")
@@ -258,6 +264,7 @@ metadata:
 #[must_use]
 pub fn chart_template(queue_schema: &Value) -> String {
     let mut definitions = queue::definitions(queue_schema);
+    definitions.push(reservation::definition());
     for definition in &mut definitions {
         definition["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
     }
@@ -440,7 +447,9 @@ mod tests {
         let of_kueue = render(&Install { reads_kueue: true, ..install() });
         assert!(of_kueue.contains(r#""--queues-from=kueue""#), "{of_kueue}");
         assert!(of_kueue.contains(r#"resources: ["clusterqueues/status","localqueues/status"]"#));
-        assert!(!of_kueue.contains("CustomResourceDefinition") && !of_kueue.contains("schedulerp"));
+        let count = |kind: &str| of_kueue.matches(&format!("\"kind\": \"{kind}\"")).count();
+        assert_eq!(count("CustomResourceDefinition"), 1, "only that of advance reservations");
+        assert!(!of_kueue.contains("schedulerp"));
     }
 
     /// Evaluates the expressions of the chart, as Helm does with the settings of `install`.
@@ -471,7 +480,7 @@ mod tests {
         let plain = render(&install());
         assert_eq!(documents(&chart), documents(&plain));
         let count = |text: &str| text.matches("\"kind\": \"CustomResourceDefinition\"").count();
-        assert_eq!((count(&chart), count(&plain)), (2, 2));
+        assert_eq!((count(&chart), count(&plain)), (3, 3));
     }
 
     /// Helm takes a misspelt value as an empty one.

@@ -30,6 +30,9 @@ pub const GANG_SIZE: &str = "muster.run/gang-size";
 /// Annotation with the expected run time, for backfill: seconds, or a number with a unit (`90m`).
 pub const TIME_LIMIT: &str = "muster.run/time-limit";
 
+/// Label (or annotation) with the advance reservation that a gang runs in, and only in it.
+pub const RESERVATION: &str = "muster.run/reservation";
+
 /// Annotation with the topology level in one domain of which all pods of the gang must be.
 pub const REQUIRED_TOPOLOGY: &str = "muster.run/required-topology";
 

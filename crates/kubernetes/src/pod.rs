@@ -120,6 +120,8 @@ pub struct Wishes {
     pub required_topology: Option<String>,
     /// Topology level of which the gang should use few domains.
     pub preferred_topology: Option<String>,
+    /// Advance reservation in which the gang runs.
+    pub reservation: Option<String>,
 }
 
 /// Scheduling terms in Kueue's labels and annotations. All but the queue are used only where Kueue's
@@ -153,6 +155,7 @@ impl Wishes {
             gang_size: value(names::GANG_SIZE),
             required_topology: value(names::REQUIRED_TOPOLOGY),
             preferred_topology: value(names::PREFERRED_TOPOLOGY),
+            reservation: value(names::RESERVATION),
         }
     }
 
@@ -185,6 +188,7 @@ impl Wishes {
             gang_size: pick(&self.gang_size, &other.gang_size),
             required_topology: pick(&self.required_topology, &other.required_topology),
             preferred_topology: pick(&self.preferred_topology, &other.preferred_topology),
+            reservation: pick(&self.reservation, &other.reservation),
         }
     }
 }

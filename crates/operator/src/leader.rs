@@ -12,6 +12,7 @@ use crate::actions::Executor;
 use crate::error::{OperatorError, message};
 use crate::health::Health;
 use crate::queue_source::Queues;
+use crate::reservations::ReservationStatuses;
 use crate::sources::{Report, Served, Sources};
 use crate::usage::{PublishedSettings, UsageStore};
 use crate::writes::Writes;
@@ -39,6 +40,7 @@ const CLOCK_STEP: Span = Span::from_secs(10);
 struct Leader<'a> {
     scheduler: Scheduler,
     queues: Queues,
+    reservations: ReservationStatuses,
     sources: Sources,
     executor: Executor,
     /// Record of usage; `None` for a process without a lease, which has no namespace.
@@ -63,6 +65,7 @@ pub(crate) async fn run(
     let leader = Leader {
         scheduler: start_scheduler(settings, usage.as_ref(), published.holders.as_deref()).await?,
         queues: Queues::of(&settings.queues),
+        reservations: ReservationStatuses::default(),
         executor: Executor::new(
             client.clone(),
             sender.clone(),
@@ -188,7 +191,7 @@ impl Leader<'_> {
         }
     }
 
-    /// Writes the statuses of the queues that have changed.
+    /// Writes the statuses of queues and advance reservations that have changed.
     fn write_statuses(&mut self, usage_timer: &mut Timer) {
         let views = |scheduler: &Scheduler| scheduler.queues(now());
         let statuses = match &mut self.queues {
@@ -204,7 +207,8 @@ impl Leader<'_> {
                 kueue.take_statuses(&views(&self.scheduler), &self.scheduler.counts_of_queues())
             }
         };
-        for (address, status) in statuses {
+        let reservations = self.reservations.take(&self.scheduler.reservations(now()));
+        for (address, status) in statuses.into_iter().chain(reservations) {
             self.executor.write_status(address, status);
         }
     }
@@ -236,11 +240,14 @@ impl Leader<'_> {
     fn take_in(&mut self, report: Report) {
         match report {
             Report::Seen(observation) => self.scheduler.observe(observation),
-            Report::StatusLost(address) => match &mut self.queues {
-                Queues::Fixed => {}
-                Queues::Objects(objects) => objects.forget_status(&address),
-                Queues::Kueue(kueue) => kueue.forget_status(&address),
-            },
+            Report::StatusLost(address) => {
+                self.reservations.forget(&address);
+                match &mut self.queues {
+                    Queues::Fixed => {}
+                    Queues::Objects(objects) => objects.forget_status(&address),
+                    Queues::Kueue(kueue) => kueue.forget_status(&address),
+                }
+            }
             // Watches try again by themselves.
             Report::Listed | Report::Unlisted(..) => {}
             other => self.queues.take_in(other),

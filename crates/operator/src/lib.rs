@@ -21,6 +21,7 @@ mod object_name;
 mod queue_source;
 mod queues;
 pub mod reader;
+mod reservations;
 mod sources;
 mod usage;
 mod watch;

@@ -10,7 +10,7 @@ use muster_kubernetes::job::kueue;
 use muster_kubernetes::names;
 use muster_model::view::{Explanation, GangView, JobState, NodeView, QueueView};
 use muster_model::{QueueName, QueueTree, Reason, Time, UserName};
-use muster_scheduler::{Level, Scheduler, Subject};
+use muster_scheduler::{Level, ReservationStatus, Scheduler, Subject};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -187,6 +187,16 @@ impl ClusterReader {
         let mut listed = self.start_listing().await?.finish().await?;
         let now = listed.scheduler.take_in_all(now());
         Ok((now, listed.scheduler.queues(now)))
+    }
+
+    /// Returns the advance reservations at the present time, which is returned, too.
+    ///
+    /// # Errors
+    /// If the published settings are invalid, or the API server refuses or gives no answer.
+    pub async fn reservations(&self) -> Result<(Time, Vec<ReservationStatus>), ReadError> {
+        let mut listed = self.start_listing().await?.finish().await?;
+        let now = listed.scheduler.take_in_all(now());
+        Ok((now, listed.scheduler.reservations(now)))
     }
 
     /// Returns the decayed GPU-seconds of each namespace and queue, as the active scheduler has recorded

@@ -18,6 +18,7 @@ use muster_kubernetes::object::{Metadata, ObjectKey};
 use muster_kubernetes::pod::PodText;
 use muster_kubernetes::priority::PriorityClassText;
 use muster_kubernetes::queue::{self, POLICIES, POLICY, QUEUES, QueueText};
+use muster_kubernetes::reservation::{RESERVATIONS, ReservationText};
 use muster_kubernetes::volume::{ClaimText, VolumeText};
 use muster_model::NodeName;
 use muster_scheduler::{DeviceChange, Observation};
@@ -70,6 +71,7 @@ watched!(
     ClaimText,
     VolumeText,
     PriorityClassText,
+    ReservationText,
     QueueText,
     ClusterQueueText,
     CohortText,
@@ -104,6 +106,7 @@ pub(crate) struct Sources {
     /// API group of the objects that describe the queues; `None` when none do.
     queue_group: Option<&'static str>,
     are_queues_followed: bool,
+    are_reservations_followed: bool,
     are_devices_followed: bool,
     /// True where kinds are listed once, and not watched.
     is_once: bool,
@@ -128,6 +131,7 @@ impl Sources {
                 QueueSource::Kueue => Some(kueue::GROUP),
             },
             are_queues_followed: false,
+            are_reservations_followed: false,
             are_devices_followed: false,
             is_once: false,
         }
@@ -197,6 +201,11 @@ impl Sources {
                 self.start_queues()
             };
         }
+        if !self.are_reservations_followed
+            && served.groups.iter().any(|group| group.name == queue::GROUP)
+        {
+            started += self.start_reservations().await?;
+        }
         if !self.are_devices_followed && serves_devices(&served.groups) {
             self.are_devices_followed = true;
             started += self.start_devices();
@@ -253,6 +262,23 @@ impl Sources {
             DeviceChange::TemplateGone,
         );
         4
+    }
+
+    /// Starts the watch of advance reservations, if they are installed; returns the number of watches.
+    async fn start_reservations(&mut self) -> Result<usize, kube::Error> {
+        let version = format!("{}/{}", queue::GROUP, queue::VERSION);
+        let served = self.client.list_api_group_resources(&version).await?;
+        if !served.resources.iter().any(|resource| resource.name == RESERVATIONS) {
+            return Ok(0);
+        }
+        tracing::info!("watching the advance reservations");
+        self.are_reservations_followed = true;
+        self.follow::<ReservationText>(
+            &format!("/apis/{version}/{RESERVATIONS}"),
+            |reservation| Some(Observation::Reservation(Box::new(reservation.facts()))),
+            |key| Some(Observation::ReservationGone((&*key.name).into())),
+        );
+        Ok(1)
     }
 
     /// Starts the watches of queues and policy; returns their number.

@@ -1,8 +1,10 @@
 //! Advance reservations: the table of `muster reserve`, the reasons to wait for them, and their
 //! notes on nodes. In texts they are called reservations.
 
+use std::collections::BTreeMap;
+
 use muster_model::view::{AdvanceReservationView, NodeAdvanceReservationView, ReservedCapacity};
-use muster_model::{Reason, Time};
+use muster_model::{AdvanceReservationName, Reason, Time};
 
 use crate::RenderContext;
 use crate::amount::ranges;
@@ -10,6 +12,9 @@ use crate::clock;
 use crate::explanation_line::ExplanationLine;
 use crate::style::{Ink, clean};
 use crate::table::{Cell, Table};
+
+/// Most reservations that one phrase names.
+const MAX_NAMED: usize = 3;
 
 /// Returns a table with one row per reservation.
 #[must_use]
@@ -105,6 +110,21 @@ pub(crate) fn on_node(window: &NodeAdvanceReservationView, context: RenderContex
         [] => format!("reserved for {name} {when}"),
         devices => format!("{} reserved for {name} {when}", crate::amount::gpu_indices(devices)),
     }
+}
+
+/// Returns which reservations set capacity aside that a job could use, as one phrase; `None` without any.
+pub(crate) fn holders(all: &[ReservedCapacity], context: RenderContext) -> Option<String> {
+    let mut until: BTreeMap<&AdvanceReservationName, Time> = BTreeMap::new();
+    for one in all {
+        let latest = until.entry(&one.advance_reservation).or_insert(one.ends);
+        *latest = one.ends.max(*latest);
+    }
+    let one = |(name, until): (&&AdvanceReservationName, &Time)| {
+        format!("{} until {}", clean(name.as_str()), clock::time(*until, context))
+    };
+    let named: Vec<String> = until.iter().take(MAX_NAMED).map(one).collect();
+    let more = if until.len() > MAX_NAMED { " and others" } else { "" };
+    (!named.is_empty()).then(|| format!("set aside for reservation {}{more}", named.join(", ")))
 }
 
 /// `n1 for night until 06:00:00`.

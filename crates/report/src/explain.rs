@@ -83,6 +83,7 @@ pub fn of_pods(explanation: &Explanation, context: RenderContext) -> String {
     if parts.is_empty() {
         parts.push("starts in the next planning pass".to_owned());
     }
+    parts.extend(advance_reservations::holders(&explanation.set_aside, context));
     parts.extend(explanation.eta.map(|eta| {
         if eta.predicted {
             return format!("starts {}", predicted_start(eta, context));

@@ -450,8 +450,8 @@ fn run_times_are_predicted_and_predictions_survive_a_restart() {
     }
 }
 
-/// Whether an expected run time holds depends on the drains that have not begun. That of another node has
-/// when the job starts, and no event since then says so: only the plan is in the journal.
+/// An expected run time holds only where no drain begins before the time limit. The drain of another node has
+/// begun when the job starts, and no event says so: only the plan is in the journal.
 #[test]
 fn what_began_between_two_events_has_begun_on_replay() {
     let predicted = QueueTree { estimates: PlannedRuntimes::Predicted, ..QueueTree::single() };

@@ -60,14 +60,21 @@ impl Scheduler {
         key: &GangKey,
         pods: Vec<ObjectKey>,
     ) -> Result<(), Vec<ObjectKey>> {
-        let Some((spec, ranks)) = self.spec_of_running(now, key, &pods) else { return Err(pods) };
+        let Some((mut spec, ranks)) = self.spec_of_running(now, key, &pods) else {
+            return Err(pods);
+        };
         // The nodes no longer count these pods as those of others, and know the ports and groups of
         // which a node takes one pod.
         self.sync_nodes(now);
         let pods: Vec<ObjectKey> = ranks.into_iter().map(|at| pods[at].clone()).collect();
-        let Some((places, placement)) = self.places_of(&spec, &pods) else { return Err(pods) };
         let id = self.take_job_id();
-        let event = Event::Submitted { job: id, spec: Arc::new(spec.clone()) };
+        let submitted = |spec: &JobSpec| Event::Submitted { job: id, spec: Arc::new(spec.clone()) };
+        if self.engine.validate(&submitted(&spec)).is_err() {
+            // Its reservation may be over, or be for others now.
+            spec.constraint.advance_reservation = None;
+        }
+        let Some((places, placement)) = self.places_of(&spec, &pods) else { return Err(pods) };
+        let event = submitted(&spec);
         if self.engine.validate(&event).is_err() {
             return Err(pods);
         }
@@ -98,8 +105,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Returns the job of pods that run. They keep their nodes, so it has no constraint; of its time
-    /// limit what is left counts, since it starts now in the engine.
+    /// Returns the job of pods that run. They keep their nodes, so it has no constraint beside
+    /// its advance reservation; of its time limit what is left counts, since it starts now in the engine.
     fn spec_of_running(
         &mut self,
         now: Time,
@@ -125,7 +132,8 @@ impl Scheduler {
                 job::of_pods(&mut self.nodes, &assignment, &terms, &self.apart, &facts)
             })
             .ok()?;
-        spec.constraint = NodeConstraint::default();
+        let advance_reservation = spec.constraint.advance_reservation;
+        spec.constraint = NodeConstraint { advance_reservation, ..NodeConstraint::default() };
         let bound = facts.iter().filter_map(|(pod, _)| instant::parse(pod.bound_at.as_deref()?));
         let elapsed = bound.min().map_or(Span(0), |since| now.since(since));
         let left = |limit: Span| Span(limit.0.saturating_sub(elapsed.0)).max(LEAST_LEFT);
@@ -173,7 +181,9 @@ impl Scheduler {
                     (self.nodes.shared_device(name, number, asked.share)?, asked.share)
                 }
                 (Some((resource, count)), None) => {
-                    (self.nodes.free_devices(name, resource, *count, taken)?, WHOLE)
+                    let free = |taken| self.nodes.free_devices(name, resource, *count, taken);
+                    let unsuitable = self.unsuitable_devices(spec, name);
+                    (free(taken.or(unsuitable)).or_else(|| free(taken))?, WHOLE)
                 }
                 (None, None) => (DeviceSet::EMPTY, GpuMilli(0)),
             };

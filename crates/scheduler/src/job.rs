@@ -97,6 +97,7 @@ pub(crate) fn of_pods(
     spec.time_limit = time_limit(terms, facts())?;
     spec.begin = terms.begin;
     constraint.topology = topology(nodes, assignment.topology(&terms.wishes)?)?;
+    constraint.advance_reservation = terms.wishes.reservation.as_deref().map(Into::into);
     spec.constraint = constraint;
     Ok((spec, shapes.into_values().flatten().collect()))
 }

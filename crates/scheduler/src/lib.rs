@@ -16,6 +16,7 @@ mod awaited;
 mod batch;
 mod carriers;
 mod claimants;
+mod counts;
 mod devices;
 mod empty_groups;
 mod gang;
@@ -28,13 +29,16 @@ mod observation;
 mod pending;
 mod priorities;
 mod reconcile;
+mod reservations;
 mod roll_back;
 mod rules;
 mod scheduler;
+mod set_aside;
 mod shares;
 mod start;
 mod volumes;
 
+pub use counts::Counts;
 pub use inspect::Subject;
 pub use local_queues::QueueCounts;
 pub use muster_engine::UsageRecord;
@@ -42,4 +46,5 @@ pub use nodes::Level;
 pub use observation::{
     Action, ClaimBinding, ClaimId, DeviceChange, Observation, PodId, WorkloadId,
 };
-pub use scheduler::{Counts, Scheduler};
+pub use reservations::{ReservationState, ReservationStatus};
+pub use scheduler::Scheduler;

@@ -307,6 +307,14 @@ impl NodeTable {
         (free.len() >= count).then(|| free.lowest(count))
     }
 
+    /// Returns the devices of a model, or of any, that no pod of ours has.
+    pub(crate) fn unheld(&self, name: &NodeName, model: Option<&GpuModel>) -> DeviceSet {
+        let Some(node) = self.nodes.get(name) else { return DeviceSet::EMPTY };
+        let devices = node.devices.iter().enumerate();
+        let of_model = devices.filter(|(_, (_, one))| model.is_none_or(|model| one == model));
+        of_model.map(|(index, _)| index).collect::<DeviceSet>().minus(node.reserved())
+    }
+
     pub(crate) fn hold(&mut self, place: &Place) {
         if let Some(node) = self.nodes.get_mut(&place.node) {
             node.held.take(place);
@@ -317,7 +325,7 @@ impl NodeTable {
         if let Some(node) = self.nodes.get_mut(&place.node) {
             node.held.give_back(place);
             // A holder that nobody needs any more keeps its device until it is gone.
-            if place.shared().is_some() {
+            if node.held.has_holders() {
                 self.changed.insert(place.node.clone());
             }
         }
@@ -554,6 +562,7 @@ impl Node {
         let gpus = self.of_resource(gpu_share::RESOURCE);
         let of_unknown = self.held.shared_by(gpus, |pod| self.foreign.contains_key(pod));
         foreign.devices = self.idle().or(of_unknown);
+        let displaced = u64::from(self.held.displaced(gpus));
         for resource in resources {
             let all = self.of_resource(resource);
             let count = |units: u64| u32::try_from(units).unwrap_or(u32::MAX);
@@ -561,7 +570,8 @@ impl Node {
             // Those of the highest index, which the engine uses last.
             let free = all.minus(self.reserved());
             let drained = highest(free, lacking);
-            let used = highest(free.minus(drained), count(used.get(resource)));
+            let displaced = if **resource == *gpu_share::RESOURCE { displaced } else { 0 };
+            let used = highest(free.minus(drained), count(used.get(resource) + displaced));
             foreign.drained = foreign.drained.or(drained);
             foreign.devices = foreign.devices.or(used);
         }

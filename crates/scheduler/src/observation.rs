@@ -12,8 +12,9 @@ use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodFacts;
 use muster_kubernetes::priority::PriorityClass;
+use muster_kubernetes::reservation::ReservationFacts;
 use muster_kubernetes::rule::SelectorTerm;
-use muster_model::{NodeName, QueueTree};
+use muster_model::{AdvanceReservationName, NodeName, QueueTree};
 use serde_json::Value;
 
 /// Observed state of the cluster. Observing the same state twice changes nothing.
@@ -44,6 +45,10 @@ pub enum Observation {
     Queues(Box<QueueTree>),
     /// The LocalQueues of Kueue were read.
     LocalQueues(Box<LocalQueues>),
+    /// An advance reservation exists, as described.
+    Reservation(Box<ReservationFacts>),
+    /// An advance reservation is gone.
+    ReservationGone(AdvanceReservationName),
     /// The API server confirmed a binding.
     Bound(PodId),
     /// The API server refused a binding, and the pod is not bound.

@@ -149,6 +149,13 @@ impl Scheduler {
             EventRefusal::NeverStarts(given) | EventRefusal::TooManyPending(given) => {
                 text(&in_words_of_pods(given.clone()))
             }
+            EventRefusal::UnknownReservation(name) => match self.reservations.defect(name) {
+                Some(defect) => format!("the reservation {name} is not in force: {defect}"),
+                None => refusal.to_string(),
+            },
+            EventRefusal::ReservationNotAllowed(name) => {
+                format!("the reservation {name} is for other namespaces and queues")
+            }
             other => other.to_string(),
         }
     }

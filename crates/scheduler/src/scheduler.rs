@@ -13,12 +13,13 @@ use muster_kubernetes::pod::PodFacts;
 use muster_model::view::{NodeView, QueueView};
 use muster_model::{
     Effect, Event, GpuModel, JobId, NodeName, Observation as TaskObservation, QueueTree, Rank,
-    TaskReport, Time,
+    StopCause, TaskReport, Time,
 };
 
 use crate::agenda::Agenda;
 use crate::apart::Apart;
 use crate::batch::{Batch, Batches, Placed};
+use crate::counts::Counts;
 use crate::devices::Devices;
 use crate::gang::{Gang, GangKey, Groups, Pod};
 use crate::held::Place;
@@ -26,40 +27,16 @@ use crate::job;
 use crate::nodes::{Level, NodeTable};
 use crate::observation::{Action, Observation, PodId};
 use crate::priorities::Priorities;
+use crate::reservations::Reservations;
 use crate::volumes::Volumes;
 
 /// Reason of a preemption, for users.
 const PREEMPTED: &str = "preempted by a job with precedence";
+/// Reason of an end when an advance reservation begins, for users.
+const SET_ASIDE: &str = "an advance reservation has begun that sets its place aside";
 
 /// All gangs that have pods, or a workload that waits.
 pub(crate) type Gangs = BTreeMap<GangKey, Gang>;
-
-/// Numbers for metrics, since the start of the process unless they say now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Nodes that exist now, in service or not.
-    pub nodes: u64,
-    /// Pods of this scheduler that wait for a node now.
-    pub waiting_pods: u64,
-    /// Gangs of which a pod waits now.
-    pub waiting_gangs: u64,
-    /// Jobs that hold resources now: a gang, or the rest of one, each.
-    pub placed_jobs: u64,
-    /// Bindings that the API server confirmed.
-    pub bound: u64,
-    /// Bindings that it refused.
-    pub refused: u64,
-    /// Pods whose deletion was requested here.
-    pub evicted: u64,
-    /// Gangs of which a bound part was deleted, since the rest found no nodes.
-    pub rolled_back: u64,
-    /// Workloads that were resumed.
-    pub resumed: u64,
-    /// Workloads whose suspension was requested here.
-    pub suspended: u64,
-    /// Plans that the checker refused: defects of the engine.
-    pub bad_plans: u64,
-}
 
 /// The gang scheduler of a cluster. It sees a copy of the cluster through observations; it never
 /// assumes that an action succeeded.
@@ -70,6 +47,7 @@ pub struct Scheduler {
     pub(crate) volumes: Volumes,
     pub(crate) devices: Devices,
     pub(crate) priorities: Priorities,
+    pub(crate) reservations: Reservations,
     pub(crate) groups: Groups,
     /// LocalQueues by which pods name their queue; `None` where they name it by its path.
     pub(crate) local_queues: Option<LocalQueues>,
@@ -129,6 +107,7 @@ impl Scheduler {
             volumes: Volumes::default(),
             devices: Devices::default(),
             priorities: Priorities::default(),
+            reservations: Reservations::default(),
             groups: Groups::default(),
             local_queues: None,
             holders: None,
@@ -180,9 +159,7 @@ impl Scheduler {
         let now = self.take_in_all(now);
 
         // 2. One plan, and its effects.
-        for event in self.engine.due_events(now) {
-            self.engine.apply(now, &event);
-        }
+        self.apply_due_events(now);
         let plan = self.engine.plan(now);
         match self.engine.check(now, &plan) {
             Ok(()) => self.engine.commit(now, &plan),
@@ -216,7 +193,15 @@ impl Scheduler {
 
         // 2. Jobs of the gangs that changed.
         self.dirty.extend(self.wakes.take_due(now, usize::MAX));
-        for gang in self.take_dirty() {
+        let (inside, others): (Vec<_>, Vec<_>) =
+            self.take_dirty().into_iter().partition(|gang| self.names_reservation(gang));
+        for gang in others {
+            self.reconcile(now, &gang);
+        }
+        // What runs elsewhere is known now, and what runs inside has its reservation when it is adopted.
+        let is_changed = self.sync_reservations(now);
+        let refused = if is_changed { std::mem::take(&mut self.refused) } else { BTreeSet::new() };
+        for gang in inside.into_iter().chain(refused) {
             self.reconcile(now, &gang);
         }
         self.sync_nodes(now);
@@ -248,7 +233,8 @@ impl Scheduler {
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         let explain = self.to_explain.next().map(|at| at.max(self.next_explanations));
-        [self.engine.next_wake(), self.wakes.next(), explain].into_iter().flatten().min()
+        let retry = self.reservations.retry_at;
+        [self.engine.next_wake(), self.wakes.next(), explain, retry].into_iter().flatten().min()
     }
 
     /// Returns numbers for metrics.
@@ -266,6 +252,10 @@ impl Scheduler {
                 as u64,
             ..self.counts
         }
+    }
+
+    fn is_waiting(&self, gang: &Gang) -> bool {
+        gang.pods.iter().any(|pod| self.pods.get(pod).is_some_and(Pod::is_waiting))
     }
 
     /// Returns the queues with what they use and what waits.
@@ -323,10 +313,6 @@ impl Scheduler {
         self.engine.validate(&event).map_err(|refusal| refusal.to_string())
     }
 
-    fn is_waiting(&self, gang: &Gang) -> bool {
-        gang.pods.iter().any(|pod| self.pods.get(pod).is_some_and(Pod::is_waiting))
-    }
-
     /// Returns why a pod waits, with the engine's estimate of its start; `None` for a pod that does
     /// not wait for this scheduler.
     pub fn explain(&mut self, now: Time, pod: &ObjectKey) -> Option<Arc<str>> {
@@ -382,6 +368,8 @@ impl Scheduler {
                     self.dirty.extend(self.gangs.keys().cloned());
                 }
             }
+            Observation::Reservation(facts) => self.note_reservation(*facts),
+            Observation::ReservationGone(name) => self.reservations.remove(&name),
             Observation::Bound(id) => self.note_bound(now, &id),
             Observation::BindRefused(id, reason) => self.note_refused(now, &id, &reason),
             Observation::Untold(pod) => self.note_untold(&pod),
@@ -703,7 +691,11 @@ impl Scheduler {
                     let places = placement.iter().map(place).collect();
                     self.bind(Placed { id, places, is_stopping: false });
                 }
-                Effect::Stop { id, .. } => self.stop(id.element.job, PREEMPTED),
+                Effect::Stop { id, cause } => {
+                    let is_set_aside = cause == StopCause::Requeued;
+                    let reason = if is_set_aside { SET_ASIDE } else { PREEMPTED };
+                    self.stop(id.element.job, reason);
+                }
                 Effect::Go { .. } | Effect::Checkpoint { .. } | Effect::Forget { .. } => {}
             }
         }

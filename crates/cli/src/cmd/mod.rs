@@ -145,7 +145,6 @@ impl CliCommand {
         match self {
             CliCommand::Check(args) => args.endpoint(),
             CliCommand::Init(args) => args.endpoint(),
-            CliCommand::Reserve(_) => Endpoint::Cluster,
             CliCommand::Ps(_) => Endpoint::Clusters,
             CliCommand::Run(_) => Endpoint::ClusterOfJob,
             CliCommand::Show(_)
@@ -163,6 +162,7 @@ impl CliCommand {
             | CliCommand::Checkpoint(_)
             | CliCommand::Ray(_)
             | CliCommand::Queues(_)
+            | CliCommand::Reserve(_)
             | CliCommand::Nodes(_)
             | CliCommand::Metrics(_)
             | CliCommand::Mcp(_)

@@ -1,21 +1,25 @@
 //! `muster reserve`.
 
 use anyhow::Result;
-use muster_api::types::ReserveRequest;
+use muster_api::types::{AdvanceReservationList, ReserveRequest};
 use muster_model::Span;
+use muster_operator::reader::ClusterReader;
 use muster_report::advance_reservations::windows;
+use muster_scheduler::ReservationState;
 
 use crate::app::App;
 use crate::args::OutputArgs;
 use crate::cmd::nodes::{At, instant, parse_at, parse_in};
 use crate::connect;
 use crate::exit::Failure;
+use crate::kubernetes::KubernetesArgs;
 
 /// Create, change or delete an advance reservation of nodes or GPUs, or list all
 ///
 /// Without a name it lists all reservations; JSON: an `AdvanceReservationList`. A job submitted with
 /// `--reservation NAME` runs only inside that reservation. Before a reservation starts, other jobs
-/// run there only if they end in time. See docs/reservations.md.
+/// run there only if they end in time. On Kubernetes it lists the AdvanceReservation objects, which
+/// kubectl changes. See docs/reservations.md.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").args(["nodes", "gpus"]))]
 pub struct ReserveArgs {
@@ -70,15 +74,19 @@ pub struct ReserveArgs {
 
 /// Runs `muster reserve`; returns its exit code.
 pub async fn run(app: &App, args: ReserveArgs) -> Result<u8> {
+    if let Some(reader) = KubernetesArgs::default().reader(&app.global, None).await? {
+        if args.name.is_some() {
+            return Err(Failure::usage("the reservations of a Kubernetes cluster are objects")
+                .hint("`kubectl apply` changes AdvanceReservation objects: docs/kubernetes.md")
+                .into());
+        }
+        let list = of_cluster(app, &reader).await?;
+        return show(app, &args, &list);
+    }
     let client = connect::find(&app.global)?;
     let Some(name) = &args.name else {
         let list = client.reservations().await.map_err(Failure::from)?;
-        if args.output.json() {
-            app.ui.json(&list)?
-        } else {
-            app.ui.data(&windows(&list.reservations, app.ui.context().at(list.now)))?
-        }
-        return Ok(0);
+        return show(app, &args, &list);
     };
     let response = if args.drop {
         client.drop_reservation(name).await
@@ -87,6 +95,31 @@ pub async fn run(app: &App, args: ReserveArgs) -> Result<u8> {
     };
     app.ui.status(&response.map_err(Failure::from)?.message);
     Ok(0)
+}
+
+fn show(app: &App, args: &ReserveArgs, list: &AdvanceReservationList) -> Result<u8> {
+    if args.output.json() {
+        app.ui.json(list)?;
+    } else {
+        app.ui.data(&windows(&list.reservations, app.ui.context().at(list.now)))?;
+    }
+    Ok(0)
+}
+
+/// Returns the reservations of a Kubernetes cluster that are in force, and warns of those that are refused.
+async fn of_cluster(app: &App, reader: &ClusterReader) -> Result<AdvanceReservationList> {
+    let (now, all) = reader.reservations().await.map_err(Failure::from)?;
+    let mut reservations = Vec::new();
+    for one in all {
+        match one.state {
+            ReservationState::InForce(view) => reservations.push(*view),
+            ReservationState::Refused(defect) => {
+                app.ui.warning(&format!("{} is not in force: {defect}", one.name));
+            }
+            ReservationState::Over => {}
+        }
+    }
+    Ok(AdvanceReservationList { now, reservations })
 }
 
 fn request(args: &ReserveArgs) -> Result<ReserveRequest> {

@@ -150,7 +150,7 @@ fn kubectl_runs_it_as_a_subcommand() {
     assert!(shown.starts_with("b is pending: capacity\n"), "{shown}");
     let help = success(&["--help"], &kubectl(&["muster", "explain", "--help"]));
     assert!(help.contains("Usage: kubectl muster explain"), "{help}");
-    check_failure(&kubectl(&["muster", "reserve"]), 2, "does not work on Kubernetes yet");
+    check_failure(&kubectl(&["muster", "check", "slurm"]), 2, "does not work on Kubernetes yet");
     let elsewhere = kubectl(&["muster", "ps", "--on", "slurm"]);
     check_failure(&elsewhere, 2, "`kubectl muster` works on Kubernetes only");
 }
@@ -320,7 +320,7 @@ fn errors_say_what_to_do() {
     check_failure(&missing, 1, "/none/such");
 
     // 4. Commands and options that are not for Kubernetes, or for Kubernetes only.
-    check_failure(&muster(&cluster, &["reserve"]), 2, "does not work on Kubernetes yet");
+    check_failure(&muster(&cluster, &["check", "slurm"]), 2, "does not work on Kubernetes yet");
     check_failure(&muster(&cluster, &["nodes", "drain", "node1"]), 2, "kubectl cordon");
     let elsewhere = Command::new(env!("CARGO_BIN_EXE_muster"))
         .args(["explain", "train", "--on", "local", "-n", "vision"])

@@ -27,6 +27,7 @@ mod pod_watch;
 mod queues;
 mod ray;
 mod real_nodes;
+mod reservations;
 mod scheduler;
 mod scheduler_process;
 mod start_terms;

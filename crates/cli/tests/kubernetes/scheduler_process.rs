@@ -35,8 +35,12 @@ impl SchedulerProcess {
             manifests.split("---\n").filter(|document| !is_deployment(document)).collect();
         let words = ["apply", "--filename=-"];
         success(&words, &cluster.kubectl_with(&words, &manifests.join("---\n")));
-        if manifests.iter().any(|document| document.contains("CustomResourceDefinition")) {
-            cluster.wait("customresourcedefinition/queues.muster.run", "condition=Established");
+        for plural in ["queues", "advancereservations"] {
+            let name = format!("{plural}.muster.run");
+            if manifests.iter().any(|document| document.contains(&format!("\"{name}\""))) {
+                let definition = format!("customresourcedefinition/{name}");
+                cluster.wait(&definition, "condition=Established");
+            }
         }
         let words = ["kubeconfig", "muster-system/muster-scheduler"];
         let kubeconfig = success(&words, &cluster.xtask(&words));

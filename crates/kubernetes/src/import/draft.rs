@@ -32,6 +32,8 @@ pub(super) struct JobDraft {
     pub(super) exclude: Vec<String>,
     /// Rule and level of the topology.
     pub(super) topology: Option<(&'static str, String)>,
+    /// Advance reservation in which it runs.
+    pub(super) reservation: Option<String>,
     pub(super) env: Vec<(String, String)>,
     pub(super) kubernetes: OptionsDraft,
     /// ConfigMap with the files that the job sends; no field of the job file.
@@ -169,6 +171,7 @@ impl JobDraft {
         if let Some((rule, level)) = &self.topology {
             fields.map("topology", &[((*rule).to_owned(), level.clone())]);
         }
+        fields.text("reservation", self.reservation.as_deref());
         fields.text("workdir", self.workdir.as_deref());
         fields.map("env", &self.env);
         if let ([first], _) | ([first, ..], Some(_)) = (&self.groups[..], &self.ray) {

@@ -102,6 +102,10 @@ fn metadata(object: &mut ImportedObject, at: &str, job: &mut JobDraft) {
                 object.field(&at, "time");
             }
             names::VOLCANO_QUEUE => queue(object, &at, &key, job),
+            names::RESERVATION => {
+                job.reservation = Some(value);
+                object.field(&at, "reservation");
+            }
             names::GANG_SIZE => object.field(&at, "the size of the job"),
             names::REQUIRED_TOPOLOGY | names::PREFERRED_TOPOLOGY => {
                 let rule = if key == names::REQUIRED_TOPOLOGY { "required" } else { "preferred" };

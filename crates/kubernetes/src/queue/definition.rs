@@ -36,47 +36,48 @@ pub fn definitions(schema: &Value) -> Vec<Value> {
         "items": {"type": "string"},
     });
     let policy = structural(schema, kinds);
+    let number =
+        |name: &str, path: &str| json!({"name": name, "type": "integer", "jsonPath": path});
+    let ready = || {
+        let path = ".status.conditions[?(@.type==\"Ready\")].status";
+        json!({"name": "Ready", "type": "string", "jsonPath": path})
+    };
+    let columns = vec![
+        json!({"name": "Quota", "type": "string", "jsonPath": ".spec.quota"}),
+        number("Used", ".status.usedGpus"),
+        number("Borrowed", ".status.borrowedGpus"),
+        number("Running", ".status.running"),
+        number("Waiting", ".status.waiting"),
+        ready(),
+    ];
     vec![
-        definition(
-            "Queue",
-            QUEUES,
+        custom_resource(
+            ("Queue", QUEUES),
             "A queue of Muster's scheduler; the queue research/vision is named research.vision.",
-            queue,
-            Some(status()),
+            &queue,
+            status(),
+            &columns,
         ),
-        definition(
-            "SchedulerPolicy",
-            POLICIES,
+        custom_resource(
+            ("SchedulerPolicy", POLICIES),
             "Settings of Muster's scheduler for all queues; the one named default is read.",
-            policy,
-            None,
+            &policy,
+            json!({}),
+            &[ready()],
         ),
     ]
 }
 
-fn definition(
-    kind: &str,
-    plural: &str,
+/// Returns the definition of a kind of object, which is known by its name in the singular and in addresses.
+/// `status` has the properties of its status beside the conditions; `columns` are those of `kubectl get`.
+pub(crate) fn custom_resource(
+    (kind, plural): (&str, &str),
     description: &str,
-    spec: Value,
-    status: Option<Value>,
+    spec: &Value,
+    mut status: Value,
+    columns: &[Value],
 ) -> Value {
-    let mut properties = Map::new();
-    properties.insert("spec".to_owned(), spec);
-    let condition =
-        |reason: &str, path: &str| json!({"name": reason, "type": "string", "jsonPath": path});
-    let mut columns = vec![];
-    if status.is_some() {
-        let number =
-            |name: &str, path: &str| json!({"name": name, "type": "integer", "jsonPath": path});
-        columns.push(condition("Quota", ".spec.quota"));
-        columns.push(number("Used", ".status.usedGpus"));
-        columns.push(number("Borrowed", ".status.borrowedGpus"));
-        columns.push(number("Running", ".status.running"));
-        columns.push(number("Waiting", ".status.waiting"));
-    }
-    properties.insert("status".to_owned(), status.unwrap_or_else(conditions));
-    columns.push(condition("Ready", ".status.conditions[?(@.type==\"Ready\")].status"));
+    status["conditions"] = conditions();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -94,40 +95,36 @@ fn definition(
                 "schema": {"openAPIV3Schema": {
                     "description": description,
                     "type": "object",
-                    "properties": properties,
+                    "properties": {"spec": spec, "status": {"type": "object", "properties": status}},
                 }},
             }],
         },
     })
 }
 
-/// Returns the schema of a status that has conditions only.
+/// Returns the schema of the conditions of an object.
 fn conditions() -> Value {
     let text = json!({"type": "string"});
     json!({
-        "type": "object",
-        "properties": {"conditions": {
-            "description": "Ready: whether the settings are in force, and if not, why.",
-            "type": "array",
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["type"],
-            "items": {
-                "type": "object",
-                "required": ["type", "status", "reason", "message", "lastTransitionTime"],
-                "properties": {
-                    "type": text, "status": text, "reason": text, "message": text,
-                    "lastTransitionTime": {"type": "string", "format": "date-time"},
-                },
+        "description": "Ready: whether the settings are in force, and if not, why.",
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+            "properties": {
+                "type": text, "status": text, "reason": text, "message": text,
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
             },
-        }},
+        },
     })
 }
 
-/// Returns the schema of the status of a queue.
+/// Returns the properties of the status of a queue.
 fn status() -> Value {
-    let mut status = conditions();
     let number = |description: &str| json!({"type": "integer", "description": description});
-    let own = [
+    let properties = [
         ("usedGpus", number("GPUs that its subtree holds, of all models, rounded up.")),
         ("borrowedGpus", number("GPUs that it holds beyond its quota, rounded up.")),
         ("running", number("Gangs and single pods that hold resources in its subtree.")),
@@ -138,10 +135,7 @@ fn status() -> Value {
             number("Fair-share value in millionths: the sibling with the lowest is next."),
         ),
     ];
-    for (name, schema) in own {
-        status["properties"][name] = schema;
-    }
-    status
+    properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
 /// Returns a schema as definitions allow it: without references, unions and closed objects, keys in

@@ -70,6 +70,9 @@ fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
         if let Some(limit) = spec.time_limit {
             set(names::TIME_LIMIT, limit.0.div_ceil(1000).to_string());
         }
+        if let Some(reservation) = &spec.constraint.advance_reservation {
+            set(names::RESERVATION, reservation.to_string());
+        }
         if spec.array.is_some() {
             set(names::GANG_SIZE, "1".to_owned());
         }

@@ -58,8 +58,11 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
     }
     sizes(input, &mut refuse);
     start(input, &mut refuse);
-    if spec.constraint.advance_reservation.is_some() {
-        refuse("`reservation`: Kubernetes has none", "remove `reservation`");
+    if spec.constraint.advance_reservation.is_some() && input.scheduler != GangScheduler::Muster {
+        refuse(
+            "`reservation`: only Muster's scheduler sets nodes and GPUs aside",
+            "remove `reservation`, or install the scheduler (`muster init kubernetes`)",
+        );
     }
     unfit
 }

@@ -268,7 +268,7 @@ fn settings_that_kubernetes_cannot_express_are_refused() {
     let reservation = |job: &mut JobSpec| {
         job.constraint.advance_reservation = Some("maintenance".into());
     };
-    check_refused(reservation, Muster, &["`reservation`"]);
+    check_refused(reservation, Kueue, &["`reservation`"]);
     let share = |job: &mut JobSpec| {
         job.groups[0].task.gpu = GpuRequest { share: GpuMilli(500), ..GpuRequest::whole(1) };
     };

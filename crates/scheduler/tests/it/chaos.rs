@@ -1,12 +1,13 @@
 //! Seeded runs with faults: late and lost answers, refused bindings, pods that fail, a rival
 //! scheduler on the same nodes, lost nodes, a scheduler that dies between two bindings, or between
 //! resuming a Job and its pods, and a Job controller that makes no pods. Users hold and release Jobs, some of
-//! which wait for others. While that lasts no gang stays half started, no Job resumed without pods, and none
+//! which wait for others, and set nodes and GPUs aside. While that lasts no gang stays half started, no Job resumed without pods, and none
 //! starts before those that it waits for have ended; once it ends, everything runs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use muster_kubernetes::gpu_share::holder_key;
+use muster_kubernetes::instant;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodFacts, PodPhase};
 use muster_model::QueueTree;
@@ -47,6 +48,9 @@ struct Faults {
 /// Share of a GPU that pods ask for.
 const SHARE: &str = "0.4";
 
+/// Names of advance reservations.
+const RESERVATIONS: [&str; 2] = ["r0", "r1"];
+
 /// Template of the claims of pods that claim their GPU.
 const TEMPLATE: &str = "one";
 
@@ -74,6 +78,8 @@ struct Run {
     has_claims: bool,
     /// True if every other gang asks for a share of a GPU for each pod.
     has_shares: bool,
+    /// True if there are advance reservations, and Jobs that name them.
+    has_reservations: bool,
     gangs: BTreeMap<String, Gang>,
     /// Requests on their way to the API server.
     requests: Vec<(Time, Action)>,
@@ -110,11 +116,7 @@ impl Run {
         let has_shares = !has_claims && rng.chance(50);
         let mut cluster = Cluster::new([]);
         for (name, gpus) in &nodes {
-            if has_claims {
-                cluster.add_gpu_node(name, *gpus as usize);
-            } else {
-                cluster.set_node(node(name, *gpus as u32));
-            }
+            add_node(&mut cluster, name, *gpus, has_claims);
         }
         cluster.set_class(gpu_class());
         cluster.set_template(TEMPLATE, &devices(GPU_CLASS, 1));
@@ -125,6 +127,7 @@ impl Run {
             faults: Faults { rival: faults.rival && !has_claims, ..faults },
             has_claims,
             has_shares,
+            has_reservations: rng.chance(30),
             without_holder_since: BTreeMap::new(),
             gangs: BTreeMap::new(),
             largest: gpus.min(6),
@@ -167,6 +170,11 @@ impl Run {
                 if self.rng.chance(20) {
                     one = one.annotation("muster.run/held", "true");
                 }
+                if self.has_reservations && self.rng.chance(30) {
+                    let reservation = self.rng.pick(&RESERVATIONS);
+                    one = one.annotation("muster.run/reservation", reservation);
+                    one = one.annotation("muster.run/time-limit", "20s");
+                }
                 if let Some(other) = self.any_job().filter(|_| self.rng.chance(40)) {
                     one = one.annotation("muster.run/after", &format!("afterok:job/{other}"));
                 }
@@ -195,6 +203,29 @@ impl Run {
         let Some(name) = self.any_job().filter(|_| self.rng.chance(20)) else { return };
         let value = self.rng.chance(30).then_some("true");
         self.change(|cluster| cluster.annotate_job(&name, "muster.run/held", value));
+    }
+
+    /// Administrators set nodes or GPUs aside, change that, and take it back.
+    fn reserve(&mut self) {
+        if !self.has_reservations || !self.rng.chance(4) {
+            return;
+        }
+        let name = *self.rng.pick(&RESERVATIONS);
+        if self.cluster.reservations.contains_key(name) && self.rng.chance(50) {
+            self.change(|cluster| cluster.delete_reservation(name));
+            return;
+        }
+        let start = Time(self.cluster.now.0 + self.rng.roll(40_000));
+        let mut spec = json!({
+            "start": instant::text(start), "duration": format!("{}s", self.rng.between(60, 120)),
+            "namespaces": ["team"], "stop": self.rng.chance(50),
+        });
+        if self.rng.chance(50) {
+            spec["nodes"] = json!([format!("n{}", self.rng.roll(3))]);
+        } else {
+            spec["gpus"] = json!(self.rng.between(1, self.largest));
+        }
+        self.change(|cluster| cluster.set_reservation(name, spec));
     }
 
     /// Panics if a Job was resumed before the one that it waits for has ended.
@@ -255,6 +286,7 @@ impl Run {
         if has_faults {
             self.submit();
             self.hold_or_release();
+            self.reserve();
             self.do_harm();
         }
         self.end_pods();
@@ -366,13 +398,7 @@ impl Run {
             } else {
                 let gpus = self.rng.between(1, 8);
                 let has_claims = self.has_claims;
-                self.change(|cluster| {
-                    if has_claims {
-                        cluster.add_gpu_node(&name, gpus as usize);
-                    } else {
-                        cluster.set_node(node(&name, gpus as u32));
-                    }
-                });
+                self.change(|cluster| add_node(cluster, &name, gpus, has_claims));
             }
         }
         if self.faults.failures && self.rng.chance(5) {
@@ -590,6 +616,15 @@ impl Run {
     }
 }
 
+/// Adds a node, or changes it; its GPUs are those of a driver if pods claim them.
+fn add_node(cluster: &mut Cluster, name: &str, gpus: u64, has_claims: bool) {
+    if has_claims {
+        cluster.add_gpu_node(name, gpus as usize);
+    } else {
+        cluster.set_node(node(name, gpus as u32));
+    }
+}
+
 fn run(seed: u64) {
     let mut run = Run::new(seed);
     let faults_end = Time(run.cluster.now.0 + 120_000);
@@ -597,12 +632,17 @@ fn run(seed: u64) {
         run.tick(true);
     }
     let names: Vec<String> = (0..5).map(|at| format!("n{at}")).collect();
+    let has_claims = run.has_claims;
     for name in names {
-        run.change(|cluster| cluster.set_node(node(&name, 8)));
+        run.change(|cluster| add_node(cluster, &name, 8, has_claims));
     }
     let jobs: Vec<ObjectKey> = run.cluster.jobs.keys().cloned().collect();
     for job in jobs {
         run.change(|cluster| cluster.annotate_job(&job.name, "muster.run/held", None));
+        run.change(|cluster| cluster.annotate_job(&job.name, "muster.run/reservation", None));
+    }
+    for name in RESERVATIONS {
+        run.change(|cluster| cluster.delete_reservation(name));
     }
     let end = Time(run.cluster.now.0 + LIVENESS_MILLIS);
     while !run.is_done() {

@@ -9,8 +9,9 @@ use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::{PodFacts, PodPhase, PodText};
 use muster_kubernetes::priority::{PriorityClass, PriorityClassText};
+use muster_kubernetes::reservation::{ReservationText, status};
 use muster_model::{NodeName, QueueTree, Time};
-use muster_scheduler::{Action, Level, Observation, PodId, Scheduler};
+use muster_scheduler::{Action, Level, Observation, PodId, ReservationState, Scheduler};
 
 use serde_json::{Value, json};
 
@@ -45,6 +46,10 @@ pub struct Cluster {
     pub has_controller: bool,
     /// Priority classes of the cluster.
     pub classes: Vec<PriorityClass>,
+    /// Advance reservations, with the status that was written last.
+    pub reservations: BTreeMap<String, Value>,
+    /// Reasons of evictions, by pod name.
+    pub evictions: BTreeMap<String, String>,
     /// Reports for the scheduler, while they are diverted.
     diverted: Option<Vec<Observation>>,
     levels: Vec<Level>,
@@ -87,6 +92,8 @@ impl Cluster {
             suspensions: Vec::new(),
             has_controller: true,
             classes: Vec::new(),
+            reservations: BTreeMap::new(),
+            evictions: BTreeMap::new(),
             diverted: None,
             levels,
             tree,
@@ -179,6 +186,41 @@ impl Cluster {
         let class = serde_json::from_value::<PriorityClassText>(class).unwrap().facts();
         self.classes.push(class.clone());
         self.report(Observation::PriorityClass(class));
+    }
+
+    /// Creates or changes an advance reservation.
+    pub fn set_reservation(&mut self, name: &str, spec: Value) {
+        let created = self.timestamp();
+        let known = self.reservations.entry(name.to_owned()).or_insert_with(
+            || json!({"metadata": {"name": name, "creationTimestamp": created}, "status": {}}),
+        );
+        known["spec"] = spec;
+        let observation = reservation(known);
+        self.report(observation);
+    }
+
+    pub fn delete_reservation(&mut self, name: &str) {
+        self.reservations.remove(name);
+        self.report(Observation::ReservationGone(name.into()));
+    }
+
+    /// Returns what became of an advance reservation.
+    pub fn reservation(&self, name: &str) -> ReservationState {
+        let all = self.scheduler.reservations(self.now).into_iter();
+        let found = all.filter(|one| one.name.as_str() == name).map(|one| one.state).next();
+        found.unwrap()
+    }
+
+    /// Writes the statuses of all advance reservations, as the client does.
+    fn write_statuses(&mut self) {
+        for one in self.scheduler.reservations(self.now) {
+            let Some(known) = self.reservations.get_mut(one.name.as_str()) else { continue };
+            known["status"] = match &one.state {
+                ReservationState::InForce(view) => status::in_force(view),
+                ReservationState::Refused(_) => json!({}),
+                ReservationState::Over => json!({}),
+            };
+        }
     }
 
     pub fn create_job(&mut self, job: &JobBuilder) -> ObjectKey {
@@ -366,6 +408,7 @@ impl Cluster {
     /// Starts a new scheduler, which gets all objects in an order that is arranged for it: lists of
     /// different kinds come in any order.
     pub fn restart_with_lists(&mut self, arrange: impl FnOnce(&mut Vec<Observation>)) {
+        self.write_statuses();
         let scheduler = Scheduler::new(self.levels.clone(), self.tree.clone()).unwrap();
         let scheduler = scheduler.with_holders(SYSTEM);
         let by_local_queues = self.kueue.is_some();
@@ -391,7 +434,8 @@ impl Cluster {
         let groups = groups.map(|group| Observation::Group(Box::new(group)));
         let classes = self.classes.iter().cloned().map(Observation::PriorityClass);
         let pods = self.pods.values().map(|pod| Observation::Pod(Box::new(pod.clone())));
-        let devices = self.devices.reports().into_iter();
+        let reservations = self.reservations.values().map(reservation);
+        let devices = self.devices.reports().into_iter().chain(reservations);
         devices.chain(nodes).chain(groups).chain(classes).chain(pods).collect()
     }
 
@@ -458,7 +502,8 @@ impl Cluster {
                     self.delete(&holder.key);
                 }
             }
-            Action::Evict { pod, .. } => {
+            Action::Evict { pod, reason } => {
+                self.evictions.insert(pod.key.name.to_string(), reason.to_string());
                 let found = self.pods.get(&pod.key).filter(|known| known.uid == pod.uid);
                 if found.is_some_and(|known| known.phase == PodPhase::Active) {
                     self.delete(&pod.key);
@@ -636,4 +681,9 @@ impl Cluster {
             assert!(units <= capacity, "{node} has {capacity} {resource}, and {units} are used");
         }
     }
+}
+
+fn reservation(object: &Value) -> Observation {
+    let text: ReservationText = serde_json::from_value(object.clone()).unwrap();
+    Observation::Reservation(Box::new(text.facts()))
 }

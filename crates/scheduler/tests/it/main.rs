@@ -14,6 +14,7 @@ mod inspect;
 mod kueue;
 mod objects;
 mod outside;
+mod reservations;
 mod shares;
 mod start;
 mod waiting;

@@ -209,6 +209,7 @@ fn with_terms(spec: JobSpec) -> impl Strategy<Value = JobSpec> {
             if has_rules {
                 spec.constraint.labels = [("pool".into(), "a".into())].into();
                 spec.constraint.exclude = vec!["node7".into(), "node9".into()];
+                spec.constraint.advance_reservation = Some("exam".into());
             }
             spec
         })
@@ -242,6 +243,7 @@ fn fit(mut job: Generated) -> Generated {
     let spec = &mut job.spec;
     if job.scheduler != GangScheduler::Muster {
         (spec.begin, spec.constraint.topology) = (None, None);
+        spec.constraint.advance_reservation = None;
     }
     if matches!(job.scheduler, GangScheduler::Kueue | GangScheduler::Volcano) {
         spec.held = false;

@@ -1,0 +1,82 @@
+//! The definition of advance reservations.
+
+use serde_json::{Value, json};
+
+use super::RESERVATIONS;
+use crate::queue::custom_resource;
+
+/// Returns the definition of `AdvanceReservation`.
+#[must_use]
+pub fn definition() -> Value {
+    let column =
+        |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
+    let columns = [
+        column("Phase", "string", ".status.phase"),
+        column("Begins", "string", ".status.begins"),
+        column("Ends", "string", ".status.ends"),
+        column("Running", "integer", ".status.running"),
+        column("Waiting", "integer", ".status.waiting"),
+        column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status"),
+    ];
+    custom_resource(
+        ("AdvanceReservation", RESERVATIONS),
+        "Nodes or GPUs that Muster's scheduler sets aside for some namespaces and queues at given \
+         times. Pods use them by the annotation muster.run/reservation.",
+        &spec(),
+        status(),
+        &columns,
+    )
+}
+
+fn spec() -> Value {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let texts = |description: &str| json!({"type": "array", "description": description, "items": {"type": "string"}});
+    let number = |description: &str| {
+        json!({"type": "integer", "minimum": 1, "maximum": u32::MAX, "format": "int64",
+            "description": description})
+    };
+    json!({
+        "type": "object",
+        "required": ["duration"],
+        "properties": {
+            "nodes": texts("Nodes that are set aside whole: names, and lists like node[01-04]."),
+            "gpus": number("Number of GPUs that are set aside, in place of nodes; the scheduler chooses them."),
+            "gpuModel": text("Model of the GPUs, as quotas name it. By default any."),
+            "start": text("Instant of the first start, in RFC 3339. By default at once."),
+            "duration": text("Length of each occurrence: seconds, or a number with s, m, h or d."),
+            "every": text("Time from one start to the next, such as 1d. By default it does not repeat."),
+            "times": number("Number of occurrences, with every. By default without end."),
+            "until": text("Instant after which none starts, with every, in place of times."),
+            "namespaces": texts("Namespaces whose pods may use it."),
+            "queues": texts("Queues whose pods may use it, and those of the queues below them."),
+            "stop": json!({"type": "boolean", "description":
+                "Whether other pods of the scheduler that still run there at a start are stopped. By default false."}),
+            "reason": text("Purpose, for users."),
+        },
+    })
+}
+
+fn status() -> Value {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let number = |description: &str| json!({"type": "integer", "description": description});
+    json!({
+        "phase": text("Upcoming, Active, Over, or Refused."),
+        "begins": text("Start of the present occurrence, or of the next one."),
+        "ends": text("End of that occurrence."),
+        "gpusMissing": number("GPUs that could not be set aside."),
+        "running": number("Gangs and single pods that use it and hold resources."),
+        "waiting": number("Gangs and single pods that name it and wait."),
+        "places": {
+            "description": "What is set aside.",
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["node"],
+                "properties": {
+                    "node": text("Name of the node."),
+                    "gpus": number("Number of its GPUs; not set where the whole node is set aside."),
+                },
+            },
+        },
+    })
+}

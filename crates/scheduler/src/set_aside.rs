@@ -1,0 +1,265 @@
+//! Setting aside: brings the advance reservations of the engine in line with the objects that ask for
+//! them. One that is refused is tried again, since pods that are in its way may end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_engine::EventRefusal;
+use muster_kubernetes::reservation::ReservationFacts;
+use muster_model::{
+    AdvanceReservation, AdvanceReservationName, DeviceSet, ElementId, Event, JobSpec, NodeName,
+    ReservedPlace, ReservedResources, Span, Time,
+};
+
+use crate::gang::GangKey;
+use crate::reservations::{ReservationStage, ReservationState, ReservationStatus, Tracked};
+use crate::scheduler::Scheduler;
+
+/// Time after which a refused reservation is tried again.
+const RETRY_AFTER: Span = Span::from_secs(5);
+/// Most gangs that a refusal names.
+const MAX_NAMED: usize = 5;
+
+impl Scheduler {
+    /// Returns all advance reservations, by name.
+    #[must_use]
+    pub fn reservations(&self, now: Time) -> Vec<ReservationStatus> {
+        if self.reservations.known.is_empty() {
+            return Vec::new();
+        }
+        let views = self.engine.advance_reservations(now.max(self.last)).into_iter();
+        let mut views: BTreeMap<_, _> = views.map(|view| (view.name.clone(), view)).collect();
+        let mut state = |name, known: &Tracked| match &known.stage {
+            ReservationStage::New => None,
+            ReservationStage::InForce => {
+                views.remove(name).map(Box::new).map(ReservationState::InForce)
+            }
+            ReservationStage::Refused(defect) => Some(ReservationState::Refused(defect.clone())),
+            ReservationStage::Over => Some(ReservationState::Over),
+        };
+        let known = self.reservations.known.iter();
+        known
+            .filter_map(|(name, known)| {
+                Some(ReservationStatus { name: name.clone(), state: state(name, known)? })
+            })
+            .collect()
+    }
+
+    /// Notes a reservation as its object is. A change of its status is none.
+    pub(crate) fn note_reservation(&mut self, facts: ReservationFacts) {
+        let mut kept = Vec::new();
+        if let Some(known) = self.reservations.known.get(&facts.name) {
+            if known.facts.asked == facts.asked {
+                return;
+            }
+            if known.stage == ReservationStage::InForce {
+                kept = self.reserved_places(&facts.name);
+            }
+        }
+        let known = Tracked { stage: ReservationStage::New, kept, facts };
+        self.reservations.known.insert(known.facts.name.clone(), known);
+        self.reservations.is_changed = true;
+    }
+
+    /// Returns true if the pods of a gang name an advance reservation.
+    pub(crate) fn names_reservation(&self, gang: &GangKey) -> bool {
+        let first = self.gangs.get(gang).and_then(|gang| gang.pods.first());
+        let facts = first.and_then(|pod| self.pods.get(pod)).map(|pod| &pod.facts);
+        facts.is_some_and(|facts| self.groups.wishes(facts).reservation.is_some())
+    }
+
+    /// Sets, changes and removes the engine's reservations. Returns true if there may be a change.
+    pub(crate) fn sync_reservations(&mut self, now: Time) -> bool {
+        let is_due = self.reservations.retry_at.is_some_and(|at| at <= now);
+        if !std::mem::take(&mut self.reservations.is_changed) && !is_due {
+            return false;
+        }
+        // 1. Those that are gone, or ask for something else.
+        for view in self.engine.advance_reservations(now) {
+            let known = self.reservations.known.get(&view.name);
+            if known.is_none_or(|known| known.stage != ReservationStage::InForce) {
+                let event =
+                    Event::AdvanceReservationRemoved { advance_reservation: view.name, by: None };
+                self.engine.apply(now, &event);
+            }
+        }
+        // 2. Those that are not in force.
+        let is_to_try = |stage: &ReservationStage| {
+            matches!(stage, ReservationStage::New | ReservationStage::Refused(_))
+        };
+        let known = self.reservations.known.iter();
+        let to_try: Vec<AdvanceReservationName> = known
+            .filter(|(_, known)| is_to_try(&known.stage))
+            .map(|(name, _)| name.clone())
+            .collect();
+        let mut may_change = false;
+        for name in to_try {
+            let Some(stage) = self.try_reservation(now, &name) else { continue };
+            let Some(known) = self.reservations.known.get_mut(&name) else { continue };
+            may_change |=
+                matches!(stage, ReservationStage::Refused(_)) && known.facts.asked.is_ok();
+            known.stage = stage;
+        }
+        self.reservations.retry_at = may_change.then(|| now + RETRY_AFTER);
+        // 3. What they set aside, before pods that name them are looked at.
+        for event in self.engine.due_events(now) {
+            if matches!(event, Event::AdvanceReservationPlaced { .. }) {
+                self.engine.apply(now, &event);
+            }
+        }
+        self.note_reserved_devices(now);
+        true
+    }
+
+    /// Applies what is due by time in the engine. Pods that did not fit into a reservation may fit into its
+    /// new places.
+    pub(crate) fn apply_due_events(&mut self, now: Time) {
+        let due = self.engine.due_events(now);
+        for event in &due {
+            self.engine.apply(now, event);
+        }
+        if due.iter().any(|event| matches!(event, Event::AdvanceReservationPlaced { .. })) {
+            self.reservations.retry_at = Some(now);
+            self.note_reserved_devices(now);
+        }
+        self.note_ended_reservations();
+    }
+
+    fn try_reservation(
+        &mut self,
+        now: Time,
+        name: &AdvanceReservationName,
+    ) -> Option<ReservationStage> {
+        let known = self.reservations.known.get(name)?;
+        let asked = match &known.facts.asked {
+            Ok(asked) => asked.clone(),
+            Err(defect) => return Some(ReservationStage::Refused(defect.clone())),
+        };
+        if asked.times.end() <= now {
+            return Some(ReservationStage::Over);
+        }
+        // What another process put into force stays so.
+        let was_in_force = !self.is_started && !known.facts.places.is_empty();
+        let places = if known.kept.is_empty() {
+            self.earlier_places(&asked, &known.facts.places)
+        } else {
+            known.kept.clone()
+        };
+        let event = Event::AdvanceReservationSet(Box::new(asked));
+        match self.engine.validate(&event) {
+            Err(EventRefusal::ReservationConflict { .. }) if was_in_force => {}
+            Err(refusal) => {
+                return Some(ReservationStage::Refused(self.reservation_refusal(&refusal)));
+            }
+            Ok(()) => {}
+        }
+        self.engine.apply(now, &event);
+        if !places.is_empty() {
+            let advance_reservation = name.clone();
+            let event = Event::AdvanceReservationPlaced { advance_reservation, places };
+            self.engine.apply(now, &event);
+        }
+        Some(ReservationStage::InForce)
+    }
+
+    /// Returns devices on the nodes of which a reservation had some, as many as there, beside those that
+    /// pods run with: of whole devices only the number means something in a cluster.
+    fn earlier_places(
+        &self,
+        asked: &AdvanceReservation,
+        places: &[(NodeName, Option<u32>)],
+    ) -> Vec<ReservedPlace> {
+        let ReservedResources::Gpus { model, .. } = &asked.resources else { return Vec::new() };
+        let place = |(node, gpus): &(NodeName, Option<u32>)| {
+            let devices = self.nodes.unheld(node, model.as_ref()).lowest((*gpus)?);
+            let place = ReservedPlace { node: node.clone(), devices: Some(devices) };
+            (!devices.is_empty()).then_some(place)
+        };
+        places.iter().filter_map(place).collect()
+    }
+
+    /// Returns the devices that a reservation of a number of GPUs has now.
+    fn reserved_places(&self, name: &AdvanceReservationName) -> Vec<ReservedPlace> {
+        let all = self.reservations.devices.iter();
+        let own = |(node, reserved): (&NodeName, &Vec<(AdvanceReservationName, DeviceSet)>)| {
+            let (_, devices) = reserved.iter().find(|(one, _)| one == name)?;
+            Some(ReservedPlace { node: node.clone(), devices: Some(*devices) })
+        };
+        all.filter_map(own).collect()
+    }
+
+    /// Notes which devices are set aside.
+    fn note_reserved_devices(&mut self, now: Time) {
+        self.reservations.devices.clear();
+        let views = self.engine.advance_reservations(now).into_iter();
+        for view in views.filter(|view| view.gpus.is_some()) {
+            for place in view.places {
+                let devices = place.devices.into_iter().map(usize::from).collect();
+                let there = self.reservations.devices.entry(place.node).or_default();
+                there.push((view.name.clone(), devices));
+            }
+        }
+    }
+
+    /// Returns the devices of a node that a running job should not be adopted with: those that are set
+    /// aside for others, and where it runs in a reservation, all others.
+    pub(crate) fn unsuitable_devices(&self, spec: &JobSpec, node: &NodeName) -> DeviceSet {
+        let Some(reserved) = self.reservations.devices.get(node) else { return DeviceSet::EMPTY };
+        let is_own = |name| spec.constraint.advance_reservation.as_ref() == Some(name);
+        match reserved.iter().find(|(name, _)| is_own(name)) {
+            Some((_, own)) => DeviceSet(u128::MAX).minus(*own),
+            None => reserved.iter().fold(DeviceSet::EMPTY, |all, (_, one)| all.or(*one)),
+        }
+    }
+
+    /// Notes the reservations that the engine has ended.
+    fn note_ended_reservations(&mut self) {
+        if self.reservations.known.is_empty() {
+            return;
+        }
+        let last = self.last;
+        for known in self.reservations.known.values_mut() {
+            let ended = known.facts.asked.as_ref().is_ok_and(|asked| asked.times.end() <= last);
+            if known.stage == ReservationStage::InForce && ended {
+                known.stage = ReservationStage::Over;
+            }
+        }
+    }
+
+    /// Returns a refusal of the engine as text for users.
+    fn reservation_refusal(&self, refusal: &EventRefusal) -> String {
+        match refusal {
+            EventRefusal::InvalidReservation(defect) => (*defect).to_owned(),
+            EventRefusal::ReservationConflict { gpus, conflicts } => {
+                let what = match gpus {
+                    Some((asked, found)) => {
+                        format!("only {found} of {asked} GPUs can be set aside then")
+                    }
+                    None => "not all of its nodes are free then".to_owned(),
+                };
+                match self.named_holders(conflicts) {
+                    Some(holders) => format!(
+                        "{what}: {holders} may still run; give them a shorter time limit, set `stop: true`, or \
+                         start later"
+                    ),
+                    None => what,
+                }
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// Returns the gangs of jobs as text; `None` without any.
+    fn named_holders(&self, elements: &[ElementId]) -> Option<String> {
+        let name = |element: &ElementId| {
+            let batch = self.batches.get(&element.job)?;
+            Some(format!("{}/{}", batch.spec.user, batch.gang))
+        };
+        let gangs: BTreeSet<String> = elements.iter().filter_map(name).collect();
+        let more = match gangs.len().saturating_sub(MAX_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let named: Vec<String> = gangs.into_iter().take(MAX_NAMED).collect();
+        (!named.is_empty()).then(|| format!("{}{more}", named.join(", ")))
+    }
+}
