@@ -50,8 +50,8 @@ pub struct PodFacts {
     pub claims: Vec<Arc<str>>,
     /// Claims that must have devices before the pod starts.
     pub device_claims: Vec<DeviceClaim>,
-    /// Labels, by which terms of other pods select it.
-    pub labels: BTreeMap<String, String>,
+    /// Labels, by which terms of other pods select it; shared by pods of one template.
+    pub labels: Arc<BTreeMap<String, String>>,
     /// Kinds of pods that it keeps away from on a node, its own among them: keys of
     /// [`crate::anti_affinity`].
     pub apart: Vec<Arc<str>>,
@@ -396,7 +396,7 @@ impl PodText {
             shared_gpu: gpu_share::index_of(&self.metadata).filter(|_| is_bound),
             held_gpu: gpu_share::held_by(&self.metadata),
             not_understood,
-            labels: self.metadata.labels,
+            labels: Arc::new(self.metadata.labels),
             uid: self.metadata.uid,
             created: self.metadata.creation_timestamp.unwrap_or_default(),
         }

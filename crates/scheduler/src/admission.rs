@@ -113,7 +113,7 @@ impl Scheduler {
         for facts in wanted {
             let name = facts.key.clone();
             match self.pods.get_mut(&name) {
-                Some(pod) => pod.facts = facts,
+                Some(pod) => *pod.facts = facts,
                 None => {
                     let pod = Pod { is_expected: true, ..Pod::new(facts) };
                     self.pods.insert(name.clone(), pod);
@@ -205,7 +205,7 @@ impl Scheduler {
         let mut arrivals: Vec<PodFacts> = self
             .real_pods(key)
             .filter(|pod| pod.is_waiting())
-            .map(|pod| pod.facts.clone())
+            .map(|pod| PodFacts::clone(&pod.facts))
             .collect();
         if arrivals.len() < self.batches[&job].pods.len()
             || arrivals.iter().any(|pod| self.devices.awaited(pod).is_some())

@@ -151,7 +151,7 @@ impl Scheduler {
         let placed = PodFacts {
             node: pod.place().cloned(),
             shared_gpu: pod.shared_gpu(),
-            ..pod.facts.clone()
+            ..PodFacts::clone(&pod.facts)
         };
         Some(self.devices.resolve(&placed).unwrap_or(placed))
     }

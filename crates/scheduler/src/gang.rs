@@ -32,7 +32,8 @@ impl fmt::Display for GangKey {
 /// Pod, and what became of it.
 #[derive(Debug)]
 pub(crate) struct Pod {
-    pub(crate) facts: PodFacts,
+    /// In a place of its own, since maps have room for pods that are not there.
+    pub(crate) facts: Box<PodFacts>,
     /// Job of the engine that the pod is a task of.
     pub(crate) job: Option<JobId>,
     /// Node of a binding that the API server has not answered yet, or that is kept for an expected
@@ -53,7 +54,7 @@ pub(crate) struct Pod {
 impl Pod {
     pub(crate) fn new(facts: PodFacts) -> Self {
         Self {
-            facts,
+            facts: Box::new(facts),
             job: None,
             binding: None,
             shared_gpu: None,

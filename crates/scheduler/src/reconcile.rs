@@ -110,7 +110,7 @@ impl Scheduler {
         let Some(gang) = self.gangs.get(key) else { return Ok(Vec::new()) };
         let pods = || gang.pods.iter().filter_map(|key| self.pods.get(key));
         let mut waiting: Vec<&PodFacts> =
-            pods().filter(|pod| pod.is_waiting()).map(|pod| &pod.facts).collect();
+            pods().filter(|pod| pod.is_waiting()).map(|pod| &*pod.facts).collect();
         if waiting.is_empty() {
             return Ok(Vec::new());
         }

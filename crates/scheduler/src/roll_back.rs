@@ -52,7 +52,7 @@ impl Scheduler {
         let lacking: Vec<&PodFacts> = pods
             .iter()
             .filter(|pod| pod.is_waiting() || pod.binding.is_some())
-            .map(|pod| &pod.facts)
+            .map(|pod| &*pod.facts)
             .collect();
         let first = bound().filter_map(|pod| pod.facts.bound_at.as_ref()).min();
         let Some(first) = first else { return false };

@@ -432,14 +432,14 @@ impl Scheduler {
             // A binding is never taken back: an older report of the pod arrives late.
             facts.node = facts.node.or_else(|| old.node.clone());
             facts.shared_gpu = facts.shared_gpu.or(old.shared_gpu);
-            if *old == facts {
+            if **old == facts {
                 return;
             }
             self.leave_gang(&key);
         }
         self.devices.note_pod(&facts);
         match self.pods.get_mut(&key) {
-            Some(pod) => pod.facts = facts,
+            Some(pod) => *pod.facts = facts,
             None => drop(self.pods.insert(key.clone(), Pod::new(facts))),
         }
         self.note_holder(&key);
@@ -626,7 +626,7 @@ impl Scheduler {
         let Some(pod) = self.pods.get_mut(key) else { return };
         let Some(node) = pod.place().cloned() else { return };
         pod.foreign_on = Some(node.clone());
-        let placed = PodFacts { node: Some(node.clone()), ..pod.facts.clone() };
+        let placed = PodFacts { node: Some(node.clone()), ..PodFacts::clone(&pod.facts) };
         // A pod that runs has its devices: what keeps others from theirs does not concern it.
         let facts = self.devices.resolve(&placed).unwrap_or(placed);
         let mut take = job::take(&facts, &self.apart);
@@ -737,7 +737,7 @@ impl Scheduler {
             .iter()
             .filter_map(|key| self.pods.get(key))
             .filter(|pod| pod.is_running())
-            .map(|pod| &pod.facts)
+            .map(|pod| &*pod.facts)
             .collect();
         let left = running.iter().filter(|pod| !own.contains(&pod.key)).count();
         let minimum = self.groups.minimum(&key, &running).unwrap_or_default();

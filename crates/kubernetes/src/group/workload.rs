@@ -137,7 +137,11 @@ fn expected(
         GroupKind::RayCluster => ray_cluster(spec),
         _ => vec![job(spec, status)],
     };
-    templates.iter().map(|one| one.expected(kind, metadata)).collect()
+    let mut all = Vec::with_capacity(templates.len());
+    for template in &templates {
+        all.push(template.expected(kind, metadata)?);
+    }
+    Ok(all)
 }
 
 /// Returns true unless another object makes this one, and would undo a change. CronJobs make Jobs and
