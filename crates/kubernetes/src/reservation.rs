@@ -162,8 +162,7 @@ impl ReservationSpec {
                 return Err("`until` is before the first start".to_owned());
             }
             (Some(every), None, Some(until)) => {
-                let more = until.since(start).0.saturating_sub(1) / every.0.max(1);
-                Some(u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1))
+                Some(AdvanceReservationTimes::count_until(start, every, until))
             }
         };
         Ok(AdvanceReservationTimes { start, length, every, count })

@@ -66,6 +66,13 @@ pub struct AdvanceReservationTimes {
 }
 
 impl AdvanceReservationTimes {
+    /// Returns how many occurrences start before an instant, of those that start every so often; at least 1.
+    #[must_use]
+    pub fn count_until(start: Time, every: Span, until: Time) -> u32 {
+        let more = until.since(start).0.saturating_sub(1) / every.0.max(1);
+        u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
     /// Returns the end of the last occurrence; [`Time::NEVER`] if there is none.
     #[must_use]
     pub fn end(&self) -> Time {

@@ -201,12 +201,10 @@ impl Sources {
                 self.start_queues()
             };
         }
-        if !self.are_reservations_followed
-            && served.groups.iter().any(|group| group.name == queue::GROUP)
-        {
+        if !self.are_reservations_followed && serves(&served.groups, queue::GROUP, queue::VERSION) {
             started += self.start_reservations().await?;
         }
-        if !self.are_devices_followed && serves_devices(&served.groups) {
+        if !self.are_devices_followed && serves(&served.groups, device::GROUP, device::VERSION) {
             self.are_devices_followed = true;
             started += self.start_devices();
         }
@@ -401,11 +399,11 @@ impl Sources {
     }
 }
 
-/// Returns true if the cluster serves the version of claims that is read.
-fn serves_devices(groups: &[APIGroup]) -> bool {
-    let group = groups.iter().find(|group| group.name == device::GROUP);
+/// Returns true if the cluster serves this version of an API group.
+fn serves(groups: &[APIGroup], name: &str, version: &str) -> bool {
+    let group = groups.iter().find(|group| group.name == name);
     let mut versions = group.into_iter().flat_map(|group| &group.versions);
-    versions.any(|version| version.version == device::VERSION)
+    versions.any(|served| served.version == version)
 }
 
 fn read_node(node: NodeText) -> Option<Observation> {

@@ -60,8 +60,11 @@ impl Scheduler {
         self.reservations.is_changed = true;
     }
 
-    /// Returns true if the pods of a gang name an advance reservation.
+    /// Returns true if the pods of a gang name an advance reservation, and there are any.
     pub(crate) fn names_reservation(&self, gang: &GangKey) -> bool {
+        if self.reservations.known.is_empty() {
+            return false;
+        }
         let first = self.gangs.get(gang).and_then(|gang| gang.pods.first());
         let facts = first.and_then(|pod| self.pods.get(pod)).map(|pod| &pod.facts);
         facts.is_some_and(|facts| self.groups.wishes(facts).reservation.is_some())

@@ -153,8 +153,7 @@ fn times(request: &ReserveRequest, now: Time) -> Result<AdvanceReservationTimes,
             if until <= start {
                 return Err(ApiFailure::bad_request("`until` is before the first start"));
             }
-            let more = until.since(start).0.saturating_sub(1) / every.0.max(1);
-            Some(u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1))
+            Some(AdvanceReservationTimes::count_until(start, every, until))
         }
     };
     Ok(AdvanceReservationTimes { start, length: request.length, every: request.every, count })
