@@ -8,6 +8,7 @@
 mod admission_policy;
 pub mod anti_affinity;
 pub mod checkpoint;
+mod custom_resource;
 pub mod device;
 pub mod documents;
 pub mod gpu_share;

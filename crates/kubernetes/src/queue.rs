@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 
 use crate::object::Metadata;
 
-pub(crate) use definition::custom_resource;
 pub use definition::definitions;
 
 /// API group of the objects.

@@ -67,16 +67,20 @@ impl Scheduler {
         // which a node takes one pod.
         self.sync_nodes(now);
         let pods: Vec<ObjectKey> = ranks.into_iter().map(|at| pods[at].clone()).collect();
+        // Its reservation may be over by now, be for others, or have other nodes.
+        let is_adopted = self.adopt_as(now, key, &spec, &pods)
+            || spec.constraint.advance_reservation.take().is_some()
+                && self.adopt_as(now, key, &spec, &pods);
+        if is_adopted { Ok(()) } else { Err(pods) }
+    }
+
+    /// Adopts pods as this job, by rank; returns false if the engine does not accept that.
+    fn adopt_as(&mut self, now: Time, key: &GangKey, spec: &JobSpec, pods: &[ObjectKey]) -> bool {
+        let Some((places, placement)) = self.places_of(spec, pods) else { return false };
         let id = self.take_job_id();
-        let submitted = |spec: &JobSpec| Event::Submitted { job: id, spec: Arc::new(spec.clone()) };
-        if self.engine.validate(&submitted(&spec)).is_err() {
-            // Its reservation may be over, or be for others now.
-            spec.constraint.advance_reservation = None;
-        }
-        let Some((places, placement)) = self.places_of(&spec, &pods) else { return Err(pods) };
-        let event = submitted(&spec);
+        let event = Event::Submitted { job: id, spec: Arc::new(spec.clone()) };
         if self.engine.validate(&event).is_err() {
-            return Err(pods);
+            return false;
         }
         self.engine.apply(now, &event);
         let attempt = AttemptId { element: ElementId::single(id), attempt: Attempt(1) };
@@ -84,7 +88,7 @@ impl Scheduler {
         let plan = Plan { decisions: vec![start], ..Plan::default() };
         if self.engine.check(now, &plan).is_err() {
             self.cancel_job(now, id);
-            return Err(pods);
+            return false;
         }
         self.engine.commit(now, &plan);
         for place in &places {
@@ -95,14 +99,14 @@ impl Scheduler {
             id,
             Batch {
                 gang: key.clone(),
-                pods,
-                spec: Arc::new(spec),
+                pods: pods.to_vec(),
+                spec: Arc::new(spec.clone()),
                 is_held: false,
                 placed: Some(placed),
             },
         );
         self.report_bound(now, id);
-        Ok(())
+        true
     }
 
     /// Returns the job of pods that run. They keep their nodes, so it has no constraint beside

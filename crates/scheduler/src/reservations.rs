@@ -64,7 +64,8 @@ impl Reservations {
     pub(crate) fn defect(&self, name: &AdvanceReservationName) -> Option<&str> {
         match &self.known.get(name)?.stage {
             ReservationStage::Refused(defect) => Some(defect),
-            _ => None,
+            ReservationStage::Over => Some("its last occurrence has ended"),
+            ReservationStage::New | ReservationStage::InForce => None,
         }
     }
 }

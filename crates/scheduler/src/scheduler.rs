@@ -692,6 +692,7 @@ impl Scheduler {
                     self.bind(Placed { id, places, is_stopping: false });
                 }
                 Effect::Stop { id, cause } => {
+                    // Nothing else asks for a requeue here.
                     let is_set_aside = cause == StopCause::Requeued;
                     let reason = if is_set_aside { SET_ASIDE } else { PREEMPTED };
                     self.stop(id.element.job, reason);

@@ -120,11 +120,15 @@ impl Scheduler {
         for event in &due {
             self.engine.apply(now, event);
         }
-        if due.iter().any(|event| matches!(event, Event::AdvanceReservationPlaced { .. })) {
+        let changes_places = |event: &Event| {
+            let removed = matches!(event, Event::AdvanceReservationRemoved { .. });
+            removed || matches!(event, Event::AdvanceReservationPlaced { .. })
+        };
+        if due.iter().any(changes_places) {
             self.reservations.retry_at = Some(now);
             self.note_reserved_devices(now);
+            self.note_ended_reservations();
         }
-        self.note_ended_reservations();
     }
 
     fn try_reservation(
@@ -164,8 +168,8 @@ impl Scheduler {
         Some(ReservationStage::InForce)
     }
 
-    /// Returns devices on the nodes of which a reservation had some, as many as there, beside those that
-    /// pods run with: of whole devices only the number means something in a cluster.
+    /// Returns as many devices of each node as the status of a reservation names, that no pod has. Their
+    /// numbers may be others than before: only how many there are means something to the kubelet.
     fn earlier_places(
         &self,
         asked: &AdvanceReservation,
@@ -216,9 +220,6 @@ impl Scheduler {
 
     /// Notes the reservations that the engine has ended.
     fn note_ended_reservations(&mut self) {
-        if self.reservations.known.is_empty() {
-            return;
-        }
         let last = self.last;
         for known in self.reservations.known.values_mut() {
             let ended = known.facts.asked.as_ref().is_ok_and(|asked| asked.times.end() <= last);

@@ -137,6 +137,7 @@ fn expected(
         GroupKind::RayCluster => ray_cluster(spec),
         _ => vec![job(spec, status)],
     };
+    // Collecting results would make room for four, and most objects have one template.
     let mut all = Vec::with_capacity(templates.len());
     for template in &templates {
         all.push(template.expected(kind, metadata)?);

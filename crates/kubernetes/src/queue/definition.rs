@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{GROUP, NAMESPACES, POLICIES, QUEUES, VERSION, camel};
+use super::{NAMESPACES, POLICIES, QUEUES, camel};
+use crate::custom_resource::custom_resource;
 
 /// Settings of a queue file that objects express otherwise: by their names, by `namespaces`, or, as
 /// every pod's namespace is its user, and the scheduler neither reads loads of GPUs nor sends
@@ -38,17 +39,12 @@ pub fn definitions(schema: &Value) -> Vec<Value> {
     let policy = structural(schema, kinds);
     let number =
         |name: &str, path: &str| json!({"name": name, "type": "integer", "jsonPath": path});
-    let ready = || {
-        let path = ".status.conditions[?(@.type==\"Ready\")].status";
-        json!({"name": "Ready", "type": "string", "jsonPath": path})
-    };
     let columns = vec![
         json!({"name": "Quota", "type": "string", "jsonPath": ".spec.quota"}),
         number("Used", ".status.usedGpus"),
         number("Borrowed", ".status.borrowedGpus"),
         number("Running", ".status.running"),
         number("Waiting", ".status.waiting"),
-        ready(),
     ];
     vec![
         custom_resource(
@@ -56,69 +52,16 @@ pub fn definitions(schema: &Value) -> Vec<Value> {
             "A queue of Muster's scheduler; the queue research/vision is named research.vision.",
             &queue,
             status(),
-            &columns,
+            columns,
         ),
         custom_resource(
             ("SchedulerPolicy", POLICIES),
             "Settings of Muster's scheduler for all queues; the one named default is read.",
             &policy,
             json!({}),
-            &[ready()],
+            Vec::new(),
         ),
     ]
-}
-
-/// Returns the definition of a kind of object, which is known by its name in the singular and in addresses.
-/// `status` has the properties of its status beside the conditions; `columns` are those of `kubectl get`.
-pub(crate) fn custom_resource(
-    (kind, plural): (&str, &str),
-    description: &str,
-    spec: &Value,
-    mut status: Value,
-    columns: &[Value],
-) -> Value {
-    status["conditions"] = conditions();
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{GROUP}")},
-        "spec": {
-            "group": GROUP,
-            "scope": "Cluster",
-            "names": {"kind": kind, "plural": plural, "singular": kind.to_ascii_lowercase()},
-            "versions": [{
-                "name": VERSION,
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": columns,
-                "schema": {"openAPIV3Schema": {
-                    "description": description,
-                    "type": "object",
-                    "properties": {"spec": spec, "status": {"type": "object", "properties": status}},
-                }},
-            }],
-        },
-    })
-}
-
-/// Returns the schema of the conditions of an object.
-fn conditions() -> Value {
-    let text = json!({"type": "string"});
-    json!({
-        "description": "Ready: whether the settings are in force, and if not, why.",
-        "type": "array",
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
-        "items": {
-            "type": "object",
-            "required": ["type", "status", "reason", "message", "lastTransitionTime"],
-            "properties": {
-                "type": text, "status": text, "reason": text, "message": text,
-                "lastTransitionTime": {"type": "string", "format": "date-time"},
-            },
-        },
-    })
 }
 
 /// Returns the properties of the status of a queue.

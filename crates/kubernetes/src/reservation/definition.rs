@@ -3,28 +3,27 @@
 use serde_json::{Value, json};
 
 use super::RESERVATIONS;
-use crate::queue::custom_resource;
+use crate::custom_resource::custom_resource;
 
 /// Returns the definition of `AdvanceReservation`.
 #[must_use]
 pub fn definition() -> Value {
     let column =
         |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
-    let columns = [
+    let columns = vec![
         column("Phase", "string", ".status.phase"),
         column("Begins", "string", ".status.begins"),
         column("Ends", "string", ".status.ends"),
         column("Running", "integer", ".status.running"),
         column("Waiting", "integer", ".status.waiting"),
-        column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status"),
     ];
     custom_resource(
         ("AdvanceReservation", RESERVATIONS),
         "Nodes or GPUs that Muster's scheduler sets aside for some namespaces and queues at given \
-         times. Pods use them by the annotation muster.run/reservation.",
+         times. Pods name it by the label or annotation muster.run/reservation.",
         &spec(),
         status(),
-        &columns,
+        columns,
     )
 }
 

@@ -90,6 +90,10 @@ fn before_it_begins_only_pods_that_end_in_time_start_there() {
     cluster.run(2 * HOUR);
     assert_eq!(cluster.reservation("exam"), ReservationState::Over);
     assert_eq!((cluster.bound("long"), cluster.bound("endless")), (1, 1));
+    cluster.create(&inside("too-late", 1, "10m"));
+    cluster.run(2_000);
+    let told = cluster.reported("too-late");
+    assert!(told.contains("exam is not in force: its last occurrence has ended"), "{told}");
 }
 
 #[test]
@@ -238,6 +242,20 @@ fn a_change_keeps_the_pods_inside() {
     cluster.delete_reservation("exam");
     cluster.run(10_000);
     assert_eq!(cluster.bound("own"), 3, "what runs goes on");
+}
+
+#[test]
+fn pods_that_ran_in_it_are_adopted_when_it_has_moved() {
+    let mut cluster = Cluster::new([node("m", 8), node("n", 8)]);
+    cluster.set_reservation("exam", with(of_node(), "start", json!(null)));
+    cluster.create(&inside("own", 2, "1h"));
+    cluster.run(2_000);
+    assert_eq!(cluster.places("own"), ["own=n"]);
+    cluster.set_reservation("exam", with(of_node(), "nodes", json!(["m"])));
+    cluster.restart_scheduler();
+    cluster.run(2_000);
+    assert_eq!(cluster.scheduler.counts().placed_jobs, 1, "it does not count as use by others");
+    assert_eq!(cluster.bound("own"), 1);
 }
 
 #[test]
