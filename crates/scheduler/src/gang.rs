@@ -32,7 +32,7 @@ impl fmt::Display for GangKey {
 /// Pod, and what became of it.
 #[derive(Debug)]
 pub(crate) struct Pod {
-    /// In a place of its own, since maps have room for pods that are not there.
+    /// Boxed, since a map also takes memory for entries that it does not have yet.
     pub(crate) facts: Box<PodFacts>,
     /// Job of the engine that the pod is a task of.
     pub(crate) job: Option<JobId>,

@@ -83,8 +83,8 @@ impl Held {
         self.without_sharers(gpus).minus(self.in_use())
     }
 
-    /// Returns the number of holders without shares for whose device a pod has another one, as far as the
-    /// kubelet is concerned: it was given before the holder was known.
+    /// Returns the number of holders without shares whose device a pod of ours got whole, before the holder
+    /// was known. The kubelet has given both a GPU, so these holders count beside the pod.
     pub(crate) fn displaced(&self, gpus: DeviceSet) -> u32 {
         self.without_sharers(gpus).and(self.whole).len()
     }

@@ -33,7 +33,7 @@ use crate::volumes::Volumes;
 /// Reason of a preemption, for users.
 const PREEMPTED: &str = "preempted by a job with precedence";
 /// Reason of an end when an advance reservation begins, for users.
-const SET_ASIDE: &str = "an advance reservation has begun that sets its place aside";
+const SET_ASIDE: &str = "an advance reservation has begun that needs its place";
 
 /// All gangs that have pods, or a workload that waits.
 pub(crate) type Gangs = BTreeMap<GangKey, Gang>;

@@ -44,7 +44,7 @@ impl Scheduler {
             .collect()
     }
 
-    /// Notes a reservation as its object is. A change of its status is none.
+    /// Notes a reservation as its object describes it. A change of the status alone changes nothing.
     pub(crate) fn note_reservation(&mut self, facts: ReservationFacts) {
         let mut kept = Vec::new();
         if let Some(known) = self.reservations.known.get(&facts.name) {
@@ -103,7 +103,7 @@ impl Scheduler {
             known.stage = stage;
         }
         self.reservations.retry_at = may_change.then(|| now + RETRY_AFTER);
-        // 3. What they set aside, before pods that name them are looked at.
+        // 3. Their GPUs, which are chosen before pods that name them are looked at.
         for event in self.engine.due_events(now) {
             if matches!(event, Event::AdvanceReservationPlaced { .. }) {
                 self.engine.apply(now, &event);
@@ -144,7 +144,7 @@ impl Scheduler {
         if asked.times.end() <= now {
             return Some(ReservationStage::Over);
         }
-        // What another process put into force stays so.
+        // What another process has put into force is not refused.
         let was_in_force = !self.is_started && !known.facts.places.is_empty();
         let places = if known.kept.is_empty() {
             self.earlier_places(&asked, &known.facts.places)

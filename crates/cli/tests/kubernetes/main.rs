@@ -30,5 +30,6 @@ mod real_nodes;
 mod reservations;
 mod scheduler;
 mod scheduler_process;
+mod settings_object;
 mod start_terms;
 mod test_cluster;

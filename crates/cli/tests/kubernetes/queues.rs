@@ -3,42 +3,16 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::{KubernetesCluster, success, until};
+use crate::cluster::{KubernetesCluster, until};
 use crate::scheduler_process::SchedulerProcess;
+use crate::settings_object::SettingsObject;
 
-/// Queue object, deleted when dropped.
-struct QueueObject<'a> {
+fn queue<'a>(
     cluster: &'a KubernetesCluster,
     name: &'static str,
-}
-
-impl<'a> QueueObject<'a> {
-    fn apply(cluster: &'a KubernetesCluster, name: &'static str, spec: &Value) -> Self {
-        let queue = Self { cluster, name };
-        queue.change(spec);
-        queue
-    }
-
-    fn change(&self, spec: &Value) {
-        let object = json!({
-            "apiVersion": "muster.run/v1alpha1",
-            "kind": "Queue",
-            "metadata": {"name": self.name},
-            "spec": spec,
-        });
-        let words = ["apply", "--filename=-"];
-        success(&words, &self.cluster.kubectl_with(&words, &object.to_string()));
-    }
-
-    fn status(&self) -> Value {
-        self.cluster.get(&["queues.muster.run", self.name])["status"].clone()
-    }
-}
-
-impl Drop for QueueObject<'_> {
-    fn drop(&mut self) {
-        self.cluster.kubectl_with(&["delete", "queues.muster.run", self.name], "");
-    }
+    spec: &Value,
+) -> SettingsObject<'a> {
+    SettingsObject::apply(cluster, "Queue", name, spec)
 }
 
 /// Returns a pod of a queue that takes a whole node.
@@ -65,7 +39,7 @@ fn queue_objects_are_quotas_and_say_what_is_used() {
     let _scheduler = SchedulerProcess::active(&cluster);
     let namespace = cluster.namespace("queue-objects");
     let quota = |gpus: u32| json!({"quota": {"h100": gpus}, "borrow": 0});
-    let vision = QueueObject::apply(&cluster, "research.vision", &quota(8));
+    let vision = queue(&cluster, "research.vision", &quota(8));
     namespace.create_object(&pod("first", "research.vision"));
     namespace.create_object(&pod("second", "research.vision"));
     until("the first pod has a node", || namespace.has_node("first"));
@@ -80,8 +54,7 @@ fn queue_objects_are_quotas_and_say_what_is_used() {
     until("the second pod has a node", || namespace.has_node("second"));
 
     // Of another namespace, a queue that is open to one only.
-    let _closed =
-        QueueObject::apply(&cluster, "research.closed", &json!({"namespaces": ["elsewhere"]}));
+    let _closed = queue(&cluster, "research.closed", &json!({"namespaces": ["elsewhere"]}));
     namespace.create_object(&pod("outsider", "research.closed"));
     let expected = "namespace queue-objects may not use queue research/closed";
     until(expected, || namespace.reason("outsider") == expected);
@@ -90,7 +63,7 @@ fn queue_objects_are_quotas_and_say_what_is_used() {
     until(expected, || namespace.reason("high") == expected);
 
     // A wrong queue says so, and the others stay in force.
-    let wrong = QueueObject::apply(&cluster, "wrong", &json!({"defaultTime": "soon"}));
+    let wrong = queue(&cluster, "wrong", &json!({"defaultTime": "soon"}));
     until("the wrong queue says so", || {
         let condition = &wrong.status()["conditions"][0];
         condition["status"] == "False"
@@ -119,7 +92,7 @@ fn usage_outlives_a_killed_process() {
     let cluster = KubernetesCluster::here();
     let first = SchedulerProcess::active(&cluster);
     let namespace = cluster.namespace("usage-outlives");
-    let queue = QueueObject::apply(&cluster, "used", &json!({}));
+    let used = queue(&cluster, "used", &json!({}));
     namespace.create_object(&pod("user", "used"));
     let of_record = || {
         let words =
@@ -136,7 +109,7 @@ fn usage_outlives_a_killed_process() {
     namespace.wait("user", "delete");
     let _second = SchedulerProcess::active(&cluster);
     until("the next process knows it", || {
-        queue.status()["usageGpuSeconds"].as_u64().unwrap_or_default() > 0
-            && queue.status()["usedGpus"] == 0
+        used.status()["usageGpuSeconds"].as_u64().unwrap_or_default() > 0
+            && used.status()["usedGpus"] == 0
     });
 }

@@ -6,51 +6,20 @@ use serde_json::{Value, json};
 use crate::cluster::{KubernetesCluster, success, until};
 use crate::explain::{check_failure, explained, muster_as};
 use crate::scheduler_process::SchedulerProcess;
+use crate::settings_object::SettingsObject;
 
-/// Advance reservation, deleted when dropped.
-struct ReservationObject<'a> {
+fn reservation<'a>(
     cluster: &'a KubernetesCluster,
     name: &'static str,
-}
-
-impl<'a> ReservationObject<'a> {
-    fn apply(cluster: &'a KubernetesCluster, name: &'static str, spec: &Value) -> Self {
-        let reservation = Self { cluster, name };
-        reservation.change(spec);
-        reservation
-    }
-
-    fn change(&self, spec: &Value) {
-        let object = json!({
-            "apiVersion": "muster.run/v1alpha1",
-            "kind": "AdvanceReservation",
-            "metadata": {"name": self.name},
-            "spec": spec,
-        });
-        let words = ["apply", "--filename=-"];
-        success(&words, &self.cluster.kubectl_with(&words, &object.to_string()));
-    }
-
-    fn status(&self) -> Value {
-        self.cluster.get(&["advancereservations.muster.run", self.name])["status"].clone()
-    }
-
-    fn message(&self) -> String {
-        let condition = &self.status()["conditions"][0]["message"];
-        condition.as_str().unwrap_or_default().to_owned()
-    }
-}
-
-impl Drop for ReservationObject<'_> {
-    fn drop(&mut self) {
-        self.cluster.kubectl_with(&["delete", "advancereservations.muster.run", self.name], "");
-    }
+    spec: &Value,
+) -> SettingsObject<'a> {
+    SettingsObject::apply(cluster, "AdvanceReservation", name, spec)
 }
 
 /// Returns a pod that needs one GPU of a node, and may name an advance reservation.
-fn pod(name: &str, node: &str, reservation: Option<&str>) -> Value {
+fn pod(name: &str, node: &str, inside: Option<&str>) -> Value {
     let mut annotations = json!({"muster.run/time-limit": "10m"});
-    if let Some(reservation) = reservation {
+    if let Some(reservation) = inside {
         annotations["muster.run/reservation"] = json!(reservation);
     }
     json!({
@@ -80,7 +49,7 @@ fn a_reserved_node_is_for_its_namespace_also_after_a_kill() {
         "nodes": [node], "duration": "1h", "namespaces": ["reservations"], "stop": true,
         "reason": "an exam",
     });
-    let exam = ReservationObject::apply(&cluster, "exam", &spec);
+    let exam = reservation(&cluster, "exam", &spec);
     until("the reservation is in force", || exam.status()["phase"] == "Active");
     assert_eq!(exam.status()["places"], json!([{"node": node}]));
     namespace.create_object(&pod("outside", &node, None));
@@ -100,7 +69,7 @@ fn a_reserved_node_is_for_its_namespace_also_after_a_kill() {
     check_failure(&refused, 2, "the reservations of a Kubernetes cluster are objects");
 
     // Wrong objects say so, and change nothing.
-    let overlapping = ReservationObject::apply(&cluster, "overlapping", &spec);
+    let overlapping = reservation(&cluster, "overlapping", &spec);
     let expected = format!("{node} is in the reservation exam at an overlapping time");
     until(&expected, || overlapping.message() == expected);
     overlapping.change(&json!({"gpus": 1, "duration": "soon", "namespaces": ["reservations"]}));

@@ -45,11 +45,11 @@ fn spec() -> Value {
             "duration": text("Length of each occurrence: seconds, or a number with s, m, h or d."),
             "every": text("Time from one start to the next, such as 1d. By default it does not repeat."),
             "times": number("Number of occurrences, with every. By default without end."),
-            "until": text("Instant after which none starts, with every, in place of times."),
+            "until": text("Instant from which on no occurrence starts; with every, in place of times."),
             "namespaces": texts("Namespaces whose pods may use it."),
             "queues": texts("Queues whose pods may use it, and those of the queues below them."),
             "stop": json!({"type": "boolean", "description":
-                "Whether other pods of the scheduler that still run there at a start are stopped. By default false."}),
+                "Whether the scheduler deletes its other pods that still run there at a start. By default false."}),
             "reason": text("Purpose, for users."),
         },
     })
