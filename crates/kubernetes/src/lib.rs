@@ -1,6 +1,6 @@
 //! All text of Kubernetes: pods, nodes, gang objects and suspended workloads as the API server prints
 //! them, queue objects, lists of nodes for a cluster file, the commands that label a pool of nodes, the
-//! manifests of the scheduler, jobs as objects, and objects as jobs. Pure: text in, values out; it
+//! manifests of the scheduler, the queues of other schedulers, jobs as objects, and objects as jobs. Pure: text in, values out; it
 //! never talks to a cluster.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at an unexpected value"))]
@@ -15,6 +15,7 @@ pub mod gpu_share;
 mod gpu_share_policy;
 pub mod group;
 pub mod import;
+pub mod init;
 pub mod instant;
 pub mod inventory;
 pub mod job;

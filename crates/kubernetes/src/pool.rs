@@ -67,7 +67,7 @@ pub fn labelled(script: &str) -> Vec<String> {
 }
 
 /// Returns the resource name under which GPUs of a model are advertised.
-fn resource(gpu: &str) -> &'static str {
+pub(crate) fn resource(gpu: &str) -> &'static str {
     if gpu_model::is_amd(gpu) { "amd.com/gpu" } else { "nvidia.com/gpu" }
 }
 

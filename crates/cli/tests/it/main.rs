@@ -31,6 +31,7 @@ mod import_kubernetes;
 mod import_slurm;
 mod init_hybrid;
 mod init_none;
+mod init_queue_objects;
 mod init_ray;
 mod init_slurm;
 mod inventory;

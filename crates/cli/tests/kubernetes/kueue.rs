@@ -12,7 +12,7 @@ const VERSION: &str = "v1beta2";
 /// Label of the nodes by which flavors select them.
 const LEAF: &str = "network.topology.nvidia.com/leaf";
 
-fn install(cluster: &KubernetesCluster) {
+pub fn install(cluster: &KubernetesCluster) {
     let definition = |kind, plural, scope, published| Definition {
         group: GROUP,
         version: VERSION,

@@ -20,6 +20,7 @@ mod explain;
 mod export;
 mod gang_objects;
 mod import;
+mod init_queues;
 mod inventory;
 mod jobs;
 mod kueue;
