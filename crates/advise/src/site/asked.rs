@@ -628,3 +628,10 @@ pub(crate) fn of(case: &FactsCase<'_>, stated: &[Fact], models: &[GpuModel]) -> 
     let answers = needs.filter_map(first);
     answers.map(|one| AskedNeed { id: one.id, need: one.need, sentence: one.sentence }).collect()
 }
+
+/// Returns the answer to one need without the need's name; `None` if it is not a need of the case.
+pub(super) fn way(case: &FactsCase<'_>, need: Fact) -> Option<&'static str> {
+    let answer = ANSWERS.iter().find(|answer| answer.need == need && answer.when.holds(case));
+    let sentence = answer.filter(|_| case.facts.is(need))?.sentence;
+    sentence.split_once(": ").map(|(_, way)| way)
+}

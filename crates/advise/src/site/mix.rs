@@ -10,6 +10,7 @@ use muster_model::advice::{
 use crate::case::FactsCase;
 use crate::condition::Condition::{self, All, Always, Is};
 use crate::gpus;
+use crate::site::asked;
 use crate::site::terms::{NOTHING, ON_KUBERNETES, POOL, QUEUED, RUNAI, SLURM};
 use crate::workload;
 
@@ -292,8 +293,15 @@ pub(super) fn workloads(site: &SiteProfile, case: &FactsCase<'_>) -> Vec<Workloa
 
 fn workload_on(entry: &MixEntry, site: &SiteProfile, case: &FactsCase<'_>) -> WorkloadOnSite {
     let aspects = aspects(entry, site);
+    let is_plain = aspects == [Aspect::Batch];
     let ways: Vec<&Way> = aspects.into_iter().filter_map(|aspect| chosen(aspect, case)).collect();
-    let how = || ways.iter().map(|way| way.how).collect::<Vec<_>>().join("; ");
+    let asked =
+        named_need(&entry.name).filter(|_| is_plain).and_then(|need| asked::way(case, need));
+    let how = || match asked {
+        // What the site asked has one answer, here as above.
+        Some(way) => way.to_owned(),
+        None => ways.iter().map(|way| way.how).collect::<Vec<_>>().join("; "),
+    };
     WorkloadOnSite {
         name: entry.name.clone(),
         share_percent: entry.share_percent,
@@ -306,6 +314,14 @@ fn workload_on(entry: &MixEntry, site: &SiteProfile, case: &FactsCase<'_>) -> Wo
             .expect("a decided case has a control plane"),
         how: Cow::Owned(too_large(entry, case).unwrap_or_else(how)),
     }
+}
+
+/// Returns the need that the name of a kind of work says, where no fact of it does.
+fn named_need(name: &str) -> Option<Fact> {
+    const NAMES: [(&str, Fact); 3] =
+        [("notebook", Fact::Notebooks), ("jupyter", Fact::Notebooks), ("sweep", Fact::Sweeps)];
+    let name = name.to_lowercase();
+    NAMES.iter().find(|(word, _)| name.contains(word)).map(|(_, need)| *need)
 }
 
 /// Returns the aspects of a kind of work, the most demanding first.

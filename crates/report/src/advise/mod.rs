@@ -7,8 +7,8 @@ mod site;
 mod stack;
 
 use muster_model::advice::{
-    Advice, Citation, ControlPlane, Dispute, DisputeKind, FactChanges, FactValue, FiredRule, Flip,
-    Label, Layer, RuleEffect, Warning,
+    Advice, Citation, ControlPlane, Dispute, DisputeKind, DisputePosition, FactChanges, FactValue,
+    FiredRule, Flip, Label, Layer, RuleEffect, Warning,
 };
 
 use self::layout::{AdvicePage, PageSection, SectionItem};
@@ -42,21 +42,49 @@ pub fn advice(advice: &Advice, depth: &AdviceOptions, context: RenderContext) ->
     compose(&advice.label, sections(advice, depth, context), depth, context)
 }
 
-/// Returns the label as a phrase: `ray, with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang
+/// Returns the label as a phrase: `ray with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang
 /// scheduler`.
 #[must_use]
 pub fn headline(label: &Label) -> String {
-    let split = label.hybrid.iter().map(|_| "in a split fleet".to_owned());
     let parts = parts(label);
-    let added = parts
-        .iter()
-        .filter(|part| !is_required(part))
-        .chain(parts.iter().filter(|part| is_required(part)));
-    std::iter::once(plane(label.primary).to_owned())
-        .chain(added.map(|part| with(part)))
-        .chain(split)
-        .collect::<Vec<_>>()
-        .join(", ")
+    let plain = |part: &&str| !is_said_alone(part) && !is_gang_scheduler(part);
+    let beside: Vec<&str> = parts.iter().copied().filter(plain).map(without_mark).collect();
+    let mut phrase = plane(label.primary).to_owned();
+    for part in parts.iter().filter(|part| is_said_alone(part)) {
+        phrase.push_str(&format!(", {part}"));
+    }
+    if !beside.is_empty() {
+        let is_alone = label.primary == ControlPlane::None;
+        let comma = if is_alone || phrase.contains(',') { "," } else { "" };
+        phrase.push_str(&format!("{comma} with {}", listed(&beside)));
+    }
+    for part in parts.iter().filter(|part| is_gang_scheduler(part)) {
+        phrase.push_str(&format!(", {}", with(part)));
+    }
+    if let Some(split) = &label.hybrid {
+        phrase.push_str(&format!(", {}", other_nodes(label.primary, split)));
+    }
+    phrase
+}
+
+/// Returns what a split fleet has beside the control plane of its main work.
+fn other_nodes(primary: ControlPlane, split: &str) -> String {
+    let is_partition = !split.contains("Kubernetes") && !split.contains("K8s");
+    match primary {
+        _ if is_partition => format!("with {split}"),
+        ControlPlane::Kubernetes | ControlPlane::K3s => {
+            "and slurm for batch on other nodes".to_owned()
+        }
+        _ => "and kubernetes for services on other nodes".to_owned(),
+    }
+}
+
+/// Returns words as a list: `A, B and C`.
+fn listed(words: &[&str]) -> String {
+    match words {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        words => words.concat(),
+    }
 }
 
 fn plane(plane: ControlPlane) -> &'static str {
@@ -71,16 +99,23 @@ fn parts(label: &Label) -> Vec<&str> {
     label.addon.split(" + ").filter(|part| !part.is_empty()).collect()
 }
 
-fn is_required(part: &str) -> bool {
-    part.ends_with(REQUIRED)
+/// Returns true for the scheduler that places gangs, on which the others stand.
+fn is_gang_scheduler(part: &str) -> bool {
+    part.ends_with(REQUIRED) && !without_mark(part).ends_with("gang scheduling")
+}
+
+fn without_mark(part: &str) -> &str {
+    part.strip_suffix(REQUIRED).unwrap_or(part)
 }
 
 fn with(part: &str) -> String {
-    match part.strip_suffix(REQUIRED) {
-        Some(part) if part.ends_with("gang scheduling") => format!("with {part}"),
-        Some(part) => format!("behind a {part}"),
-        None if is_said_alone(part) => part.to_owned(),
-        None => format!("with {part}"),
+    let plain = without_mark(part);
+    if is_gang_scheduler(part) {
+        format!("behind a {plain}")
+    } else if is_said_alone(part) {
+        plain.to_owned()
+    } else {
+        format!("with {plain}")
     }
 }
 
@@ -98,22 +133,22 @@ fn instead(label: &Label, present: &Label) -> String {
     let now = parts(present);
     let then = parts(label);
     let gone = now.iter().filter(|part| !then.contains(part));
-    let without = |part: &str| match part.strip_suffix(REQUIRED) {
-        None if is_said_alone(part) => format!("not {part}"),
-        plain => format!("without {}", plain.unwrap_or(part)),
+    let without = |part: &str| match part {
+        part if is_said_alone(part) => format!("not {part}"),
+        part => format!("without {}", without_mark(part)),
     };
     let gone = gone.map(|part| without(part));
     let come = then.iter().filter(|part| !now.contains(part)).map(|part| with(part));
     let split = match (&present.hybrid, &label.hybrid) {
         (Some(_), None) => Some("without the split".to_owned()),
-        (now, Some(then)) if now.as_ref() != Some(then) => Some(format!("split: {then}")),
+        (now, Some(then)) if now.as_ref() != Some(then) => Some(other_nodes(label.primary, then)),
         _ => None,
     };
     let changed: Vec<String> = gone.chain(come).chain(split).collect();
     if changed.is_empty() {
         headline(label)
     } else {
-        let comma = if changed[0].starts_with("not ") { "," } else { "" };
+        let comma = if changed[0].starts_with("with") { "" } else { "," };
         format!("{}{comma} {}", plane(label.primary), changed.join(", "))
     }
 }
@@ -203,7 +238,7 @@ fn sections(advice: &Advice, depth: &AdviceOptions, context: RenderContext) -> V
         section(
             "disputed",
             4,
-            advice.disputes.iter().map(|dispute| dispute_item(dispute, details)).collect(),
+            advice.disputes.iter().map(|dispute| dispute_item(dispute, depth)).collect(),
         ),
         section(
             "watch for",
@@ -242,40 +277,23 @@ fn warning_item(warning: &Warning, details: bool) -> SectionItem {
     SectionItem { below, ..SectionItem::new(warning.sentence.to_string()).with_id(warning.id) }
 }
 
-/// States what the sides say and what is chosen here. `details` puts every side on a line of its own, and adds the
-/// question that decides.
-fn dispute_item(dispute: &Dispute, details: bool) -> SectionItem {
-    let sides =
-        dispute.positions.iter().map(|side| format!("{}: {}", cited(side.source), side.text));
-    let mut below = Vec::new();
-    let said = if details {
-        below.extend(sides);
-        below.push(format!("what decides: {}", dispute.question));
-        below.push(anchor(dispute.id));
-        parties(dispute)
-    } else {
-        sides.collect::<Vec<_>>().join("; ")
-    };
-    let text = format!("{said}; Muster: {}", dispute.muster);
-    SectionItem { below, ..SectionItem::new(text).with_id(dispute.id) }
+/// Asks what decides, and lets Muster answer; beyond the first screen also every side, each on a line of its own.
+fn dispute_item(dispute: &Dispute, depth: &AdviceOptions) -> SectionItem {
+    let side = |side: &DisputePosition| format!("{}: {}", cited(side.source), side.text);
+    let is_long = depth.details || depth.more;
+    let sides = dispute.positions.iter().filter(|_| is_long).map(side);
+    let mut below: Vec<String> = sides.collect();
+    below.push(format!("Muster{}: {}", kind(dispute.kind), dispute.muster));
+    below.extend(depth.details.then(|| anchor(dispute.id)));
+    SectionItem { below, ..SectionItem::new(dispute.question).with_id(dispute.id) }
 }
 
-/// Returns the sources that disagree: `guide contradicts itself`, `guide, overview and kentino`,
-/// `kentino, outdated since`.
-fn parties(dispute: &Dispute) -> String {
-    let mut pages: Vec<&str> = Vec::new();
-    for position in dispute.positions {
-        if !pages.contains(&position.source.page.name()) {
-            pages.push(position.source.page.name());
-        }
-    }
-    match (dispute.kind, pages.as_slice()) {
-        (DisputeKind::Itself, [page, ..]) => format!("{page} contradicts itself"),
-        (DisputeKind::Aged, [page, ..]) => format!("{page}, outdated since"),
-        (_, [others @ .., last]) if !others.is_empty() => {
-            format!("{} and {last}", others.join(", "))
-        }
-        (_, pages) => pages.concat(),
+/// Returns why there are several answers, where the sides themselves do not show it.
+fn kind(kind: DisputeKind) -> &'static str {
+    match kind {
+        DisputeKind::Pages => "",
+        DisputeKind::Itself => ", since a page contradicts itself",
+        DisputeKind::Aged => ", since a page is outdated",
     }
 }
 
@@ -292,6 +310,7 @@ fn stack_items(layers: &[Layer], context: RenderContext) -> Vec<SectionItem> {
 fn changes(changes: &FactChanges) -> String {
     let words = changes.0.iter().map(|(fact, value)| {
         let name = fact.name().rsplit('.').next().unwrap_or_default().replace(['_', '-'], " ");
+        let name = words_of(name);
         match value {
             FactValue::Flag(true) => name,
             FactValue::Flag(false) => format!("not {name}"),
@@ -299,6 +318,19 @@ fn changes(changes: &FactChanges) -> String {
         }
     });
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns a fact as people say it, where its name is shorter.
+fn words_of(name: String) -> String {
+    match name.as_str() {
+        "rl" => "reinforcement learning".to_owned(),
+        "mpi" => "MPI".to_owned(),
+        "gitops" => "GitOps".to_owned(),
+        "grow" => "elastic jobs".to_owned(),
+        "works" => "what is there works".to_owned(),
+        "talk" => "people talk".to_owned(),
+        _ => name,
+    }
 }
 
 /// Returns page and section of the source, and the anchor in the documentation.
@@ -316,7 +348,7 @@ fn anchor(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::advice::{CitedPage, DisputePosition};
+    use muster_model::advice::CitedPage;
 
     use super::*;
 
@@ -330,9 +362,13 @@ mod tests {
             assert_eq!(headline(&label(primary, addon, hybrid)), expected);
         };
         check(ControlPlane::None, "", None, "no scheduler");
-        check(ControlPlane::K3s, "GPU Operator", None, "k3s, with GPU Operator");
-        check(ControlPlane::Ray, "G (REQUIRED) + KubeRay", None, "ray, with KubeRay, behind a G");
-        check(ControlPlane::Slurm, "T", Some("two pools"), "slurm, with T, in a split fleet");
+        check(ControlPlane::K3s, "GPU Operator", None, "k3s with GPU Operator");
+        check(ControlPlane::Ray, "G (REQUIRED) + KubeRay", None, "ray with KubeRay, behind a G");
+        let split = Some("Slurm pool + K8s pool");
+        let expected = "slurm with T and U, and kubernetes for services on other nodes";
+        check(ControlPlane::Slurm, "T + U", split, expected);
+        let partition = Some("a partition for services");
+        check(ControlPlane::Slurm, "T", partition, "slurm with T, with a partition for services");
         let provided = "Run:ai gang scheduling (REQUIRED) + run by a provider";
         let expected = "kubernetes, run by a provider, with Run:ai gang scheduling";
         check(ControlPlane::Kubernetes, provided, None, expected);
@@ -354,10 +390,17 @@ mod tests {
             positions: &SIDES,
             muster: "follows rule 1",
         };
-        let item = dispute_item(&dispute, false);
-        let expected =
-            "guide, rule 1: Slurm; guide, rule 2: k3s; guide, rule 3: Ray; Muster: follows rule 1";
-        assert_eq!((item.text.as_str(), item.id), (expected, Some("a-dispute")));
+        let more = AdviceOptions { more: true, ..AdviceOptions::default() };
+        let item = dispute_item(&dispute, &more);
+        assert_eq!((item.text.as_str(), item.id), ("which one?", Some("a-dispute")));
+        let expected = [
+            "guide, rule 1: Slurm",
+            "guide, rule 2: k3s",
+            "guide, rule 3: Ray",
+            "Muster, since a page contradicts itself: follows rule 1",
+        ];
+        assert_eq!(item.below, expected);
+        assert_eq!(dispute_item(&dispute, &AdviceOptions::default()).below, expected[3..]);
     }
 
     #[test]
@@ -369,16 +412,17 @@ mod tests {
             label(ControlPlane::Ray, "G (REQUIRED) + KubeRay on k3s", None),
             "ray without KubeRay on kubernetes, with KubeRay on k3s",
         );
-        check(label(ControlPlane::Slurm, "T", None), "slurm, with T");
-        check(label(ControlPlane::Ray, &present.addon, Some("two pools")), "ray split: two pools");
+        check(label(ControlPlane::Slurm, "T", None), "slurm with T");
+        let expected = "ray, and kubernetes for services on other nodes";
+        check(label(ControlPlane::Ray, &present.addon, Some("K8s pool")), expected);
         let split = label(ControlPlane::Slurm, "T", Some("two pools"));
         assert_eq!(
             instead(&label(ControlPlane::Slurm, "T", None), &split),
             "slurm without the split"
         );
         assert_eq!(
-            instead(&label(ControlPlane::Slurm, "T", Some("three")), &split),
-            "slurm split: three"
+            instead(&label(ControlPlane::Slurm, "T", Some("three partitions")), &split),
+            "slurm with three partitions"
         );
         let provided = label(ControlPlane::Kubernetes, "GPU Operator + run by a provider", None);
         assert_eq!(

@@ -108,21 +108,21 @@ pub(super) const BASE: &[Rule] = &[
         source: Citation::new(CitedPage::Guide, "constraint table, row 3; labeller, rule 3"),
         when: All(&[EDGE, Never(&All(&[COUPLED, Is(Fact::FleetBareMetal)]))]),
         effect: K3S,
-        sentence: "edge, development or CI: the API of Kubernetes with a smaller footprint",
+        sentence: "edge, development or CI needs the API of Kubernetes with a smaller footprint",
     },
     Rule {
         id: "no-scheduler",
         source: Citation::new(CitedPage::Kentino, "decision tree, step 1"),
         when: All(&[SMALL, Not(Fact::CoordinationFailing), Never(&ENFORCED)]),
         effect: CONVENTIONS,
-        sentence: "few GPUs, few people, and they talk: a scheduler costs more than it saves",
+        sentence: "there are few GPUs and few people, and they talk: a scheduler costs more than it saves",
     },
     Rule {
         id: "no-scheduler-while-it-works",
         source: Citation::new(CitedPage::Kentino, "the honest small-team reality"),
         when: All(&[SMALL_BAND, Not(Fact::CoordinationFailing), Never(&ENFORCED)]),
         effect: CONVENTIONS,
-        sentence: "more GPUs than the first question allows, but few people on few nodes who still coordinate: install a \
+        sentence: "there are more GPUs than the first question allows, but few people on few nodes who still coordinate: install a \
                    scheduler when that fails, not before",
     },
     Rule {
@@ -137,28 +137,28 @@ pub(super) const BASE: &[Rule] = &[
         source: Citation::new(CitedPage::Guide, "constraint table, row 3"),
         when: All(&[PURE_SERVICES, Never(&STAFFED), Below(Threshold::K3sFleetNodes)]),
         effect: K3S,
-        sentence: "endpoints only, few nodes and no platform team: the smallest thing that restarts and updates them is k3s",
+        sentence: "there are only endpoints, few nodes and no platform team: the smallest thing that restarts and updates them is k3s",
     },
     Rule {
         id: "pure-inference",
         source: Citation::new(CitedPage::Kentino, "summary table, row 3"),
         when: PURE_SERVICES,
         effect: KUBERNETES,
-        sentence: "endpoints only: restart, rolling update, address and scaling are what Kubernetes was built for",
+        sentence: "there are only endpoints: restart, rolling update, address and scaling are what Kubernetes was built for",
     },
     Rule {
         id: "no-platform-team",
         source: Citation::new(CitedPage::Kentino, "decision tree, step 3"),
         when: All(&[MIXED, Never(&STAFFED)]),
         effect: SLURM,
-        sentence: "services beside training, but no platform team to run Kubernetes: Slurm regardless of the mix",
+        sentence: "services run beside training, but no platform team runs Kubernetes: Slurm, whatever the mix",
     },
     Rule {
         id: "commercial-scheduler",
         source: Citation::new(CitedPage::Kentino, "summary table, row 6; decision tree, step 4"),
         when: All(&[COMMERCIAL, STAFFED, Not(Fact::MainlyCoupled)]),
         effect: KUBERNETES,
-        sentence: "many teams, enforced shares and a budget: buying the queue is cheaper than building it, and it is sold for \
+        sentence: "there are many teams, enforced shares and a budget: buying the queue is cheaper than building it, and it is sold for \
                    Kubernetes",
     },
     Rule {
@@ -189,7 +189,7 @@ pub(super) const BASE: &[Rule] = &[
         source: Citation::new(CitedPage::Kentino, "summary table, row 4; decision tree, step 2"),
         when: MIXED,
         effect: KUBERNETES,
-        sentence: "services and work that ends on one fleet, with staff to run it: one substrate holds both",
+        sentence: "services and work that ends share one fleet, with staff to run it: one substrate holds both",
     },
     Rule {
         id: "coupled-before-declared",
@@ -216,13 +216,13 @@ pub(super) const BASE: &[Rule] = &[
         ),
         when: All(&[DECLARED, STAFFED]),
         effect: KUBERNETES,
-        sentence: "declared state or several clusters, with staff to run it: native on Kubernetes, not on Slurm",
+        sentence: "declared state or several clusters are native on Kubernetes, not on Slurm, and there is staff to run it",
     },
     Rule {
         id: "slurm-base",
         source: Citation::new(CitedPage::Kentino, "decision tree, step 2; summary table, row 2"),
         when: Always,
         effect: SLURM,
-        sentence: "work that starts and ends: Slurm is the base",
+        sentence: "the work starts and ends: Slurm is the base",
     },
 ];

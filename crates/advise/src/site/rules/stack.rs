@@ -20,7 +20,7 @@ pub(super) const STACK: &[Rule] = &[
         ),
         when: All(&[RUNAI, GANGS]),
         effect: RuleChange::Require("Run:ai gang scheduling (REQUIRED)"),
-        sentence: "coupled runs under a scheduler that binds pod by pod: all of them use the gang scheduler of the product",
+        sentence: "the default scheduler binds pod by pod, so all coupled runs use the gang scheduler of the product",
     },
     Rule {
         id: "kai-gang-required",
@@ -30,21 +30,21 @@ pub(super) const STACK: &[Rule] = &[
         ),
         when: All(&[ON_KUBERNETES, GANGS, KAI_WORKS, Never(&RUNAI)]),
         effect: RuleChange::Require("KAI gang scheduler (REQUIRED)"),
-        sentence: "coupled runs under a scheduler that binds pod by pod: KAI works here, and all of them use it",
+        sentence: "the default scheduler binds pod by pod: KAI works here, and all coupled runs use it",
     },
     Rule {
         id: "site-gang-required",
         source: Citation::new(CitedPage::Guide, "the load-bearing invariant; kentino: Volcano"),
         when: All(&[ON_KUBERNETES, GANGS, Never(&RUNAI), Never(&KAI_WORKS)]),
         effect: RuleChange::Require("Volcano gang scheduler (REQUIRED)"),
-        sentence: "coupled runs under a scheduler that binds pod by pod: placed partly, they hold GPUs and wait forever",
+        sentence: "without a gang scheduler coupled runs are placed partly, hold GPUs and wait forever",
     },
     Rule {
         id: "runai",
         source: Citation::new(CitedPage::Kentino, "Run:ai and Determined; decision tree, step 4"),
         when: RUNAI,
         effect: RuleChange::Add("Run:ai"),
-        sentence: "departments, projects, quotas and fractions in one product, instead of Kueue with parts of your own",
+        sentence: "one product has departments, projects, quotas and fractions, instead of Kueue with parts of your own",
     },
     Rule {
         id: "kueue",
@@ -61,14 +61,14 @@ pub(super) const STACK: &[Rule] = &[
         source: Citation::new(CitedPage::Kentino, "Kueue and quota borrowing: MultiKueue"),
         when: MULTIKUEUE,
         effect: RuleChange::Add("MultiKueue"),
-        sentence: "the same jobs in several clusters: one queue dispatches to all",
+        sentence: "the same jobs run in several clusters: one queue dispatches to all",
     },
     Rule {
         id: "kubeflow",
         source: Citation::new(CitedPage::Kentino, "summary table, row 4"),
         when: KUBEFLOW,
         effect: RuleChange::Add("Kubeflow"),
-        sentence: "training beside services and tools: Kubeflow turns a training script into pods that find each other",
+        sentence: "training runs beside services and tools: Kubeflow turns a training script into pods that find each other",
     },
     Rule {
         id: "serving-layer",
@@ -128,7 +128,7 @@ pub(super) const STACK: &[Rule] = &[
         ),
         when: All(&[Chosen(&[ControlPlane::Slurm, ControlPlane::Kubernetes]), PROVIDED]),
         effect: RuleChange::Add("run by a provider"),
-        sentence: "no team to operate it, and a provider is allowed: the provider manages hardware, drivers, fabric and \
+        sentence: "no team operates it, and a provider is allowed: the provider manages hardware, drivers, fabric and \
                    cluster; jobs and their failures stay yours",
     },
     Rule {
@@ -156,7 +156,7 @@ pub(super) const STACK: &[Rule] = &[
             Never(&SUBSTRATE),
         ]),
         effect: RuleChange::Split("partition nodes: Slurm pool + K8s pool, clear boundary"),
-        sentence: "two control planes on one fleet: every node belongs to exactly one of them",
+        sentence: "two control planes share one fleet: every node belongs to exactly one of them",
     },
     Rule {
         id: "split-services-partition",

@@ -18,7 +18,7 @@ pub(super) const PEOPLE: &[Hazard] = &[
             Not(Fact::Managed),
             Not(Fact::OperatesKubernetes),
         ]),
-        sentence: "staff for running it, not for building it: the first six months take 0.5 to 1.0 full-time people",
+        sentence: "there is staff to run it, but not to build it: the first six months take 0.5 to 1.0 full-time people",
         tell: "after three months training still runs by hand",
         cure: "lend people for six months, build in stages (GPU Operator, Kueue, then gang scheduling), or buy it managed",
     },

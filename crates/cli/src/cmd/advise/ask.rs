@@ -75,13 +75,17 @@ fn explain(fact: Fact, questions: &Questions<'_>, workload: &Workload, open: &[F
         }
         planes.sort_unstable();
         planes.dedup();
-        planes.iter().map(|plane| plane.name()).collect::<Vec<_>>().join(", ")
+        let names: Vec<&str> = planes.iter().map(|plane| plane.name()).collect();
+        match names.as_slice() {
+            [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+            names => names.concat(),
+        }
     };
     match fact.kind() {
         FactKind::Flag => {
             let option = option(fact, FactValue::Flag(true));
             format!(
-                "  {fact}, as an option {option}\n  yes can lead to {}; no to {}",
+                "  on the command line: {option}\n  with yes the answer can be {}; with no {}",
                 leads(&[1]),
                 leads(&[0])
             )
@@ -92,7 +96,7 @@ fn explain(fact: Fact, questions: &Questions<'_>, workload: &Workload, open: &[F
             let option = option(fact, fact.value(least[0]));
             let smallest = fact.value(least[0]);
             format!(
-                "  {fact}, as an option {option}\n  {smallest} can lead to {}; more to {}",
+                "  on the command line: {option}\n  with {smallest} the answer can be {}; with more {}",
                 leads(least),
                 leads(more)
             )

@@ -245,11 +245,15 @@ impl<R: BufRead> Interview<'_, R> {
         };
         let text = match fact.kind() {
             FactKind::Flag => leads(1).zip(leads(0)).map(|(yes, no)| {
-                format!("  {fact}: with all other answers as now, yes leads to {yes}, no to {no}")
+                format!(
+                    "  `{fact}` of the site file: with the other answers as they are, yes leads to {yes}, no to {no}"
+                )
             }),
             FactKind::Count { .. } | FactKind::Hundredths { .. } => None,
         };
-        self.app.ui.status(&text.unwrap_or_else(|| format!("  {fact}, a number")));
+        self.app
+            .ui
+            .status(&text.unwrap_or_else(|| format!("  `{fact}` of the site file, a number")));
     }
 }
 

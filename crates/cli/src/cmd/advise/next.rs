@@ -39,6 +39,10 @@ pub fn steps(advice: &Advice, input: NextInput<'_>) -> Vec<String> {
         steps
             .push(format!("muster init hybrid --cluster cluster.yaml --services {services}{note}"));
     }
+    if input.site.is_some() && has_kueue(label) {
+        let cluster = if is_divided { "hybrid/cluster-services.yaml" } else { "cluster.yaml" };
+        steps.push(format!("muster init kueue --cluster {cluster} --queues queues.yaml"));
+    }
     let on = has_ray(label).then(|| RayHost::advised(label));
     if let Some(host) = on {
         steps.extend(start_ray(host, is_divided, input.job));
@@ -102,6 +106,11 @@ fn conventions(site: Option<&SiteProfile>) -> String {
     let [nodes, gpus, users] =
         [Fact::FleetNodes, Fact::FleetGpus, Fact::Users].map(|fact| site.facts.get(fact));
     format!("muster init none --nodes {nodes} --gpus {gpus} --users {users}")
+}
+
+/// Returns true if Kueue is a part of the answer. MultiKueue has several clusters, for which no file is written.
+fn has_kueue(label: &Label) -> bool {
+    label.addon.split(" + ").any(|part| part.starts_with("Kueue"))
 }
 
 /// Returns true if Ray is a part of the answer, and not only an alternative for serving.

@@ -26,7 +26,7 @@ fn nothing_given_on_a_terminal_asks_only_what_matters() {
     person.until(
         "same answer without questions: muster advise --nodes 4 --tightly-coupled --bare-metal",
     );
-    person.until("slurm, with topology.conf for rail-aware placement\r\n");
+    person.until("slurm with topology.conf for rail-aware placement\r\n");
     assert_eq!(person.code(), 0);
     let seen = person.seen();
     assert!(!seen.contains(PYTHON) && !seen.contains(EDGE), "{seen}");
@@ -52,13 +52,13 @@ fn wrong_answers_are_asked_again_and_questions_explained() {
         person.until(why);
     }
     person.keys("?\r");
-    person.until("nodes, as an option --nodes 1\r\n  1 can lead to kubernetes, k3s, ray; more to slurm, kubernetes, k3s, ray");
+    person.until("on the command line: --nodes 1\r\n  with 1 the answer can be kubernetes, k3s or ray; with more slurm, kubernetes, k3s or ray");
     person.keys("\r");
     person.until(PYTHON);
     person.keys("perhaps\r");
     person.until("answer y or n");
     person.keys("?\r");
-    person.until("yes can lead to ray; no to kubernetes, k3s");
+    person.until("with yes the answer can be ray; with no kubernetes or k3s");
     person.keys("n\r");
     person.until(EDGE);
     person.keys("y\r");
@@ -138,7 +138,7 @@ fn a_site_is_asked_for_and_written() {
         "`platform-fte` is a number with at most two decimals, such as 0.25, not `0,5`",
         "there are more teams than users",
         "`pretraining` is neither a number from 1 to 10 nor a name in the list",
-        "with all other answers as now, yes leads to ",
+        "with the other answers as they are, yes leads to ",
         "same answer without questions: muster advise --site site.yaml",
     ] {
         assert!(seen.contains(text), "{text}:\n{seen}");

@@ -11,12 +11,12 @@ fn the_same_answer_is_as_expected() {
         (
             GRPO,
             "--json",
-            "ray, with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang scheduler",
+            "ray with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang scheduler",
         ),
         (
             HYBRID,
             "--fields primary",
-            "slurm, with topology.conf for rail-aware placement, in a split fleet",
+            "slurm with topology.conf for rail-aware placement, and kubernetes for services on other nodes",
         ),
         ("--site site.yaml", "--json", ""),
     ] {

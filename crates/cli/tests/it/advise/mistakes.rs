@@ -92,7 +92,7 @@ fn what_others_call_a_fact_is_no_option_and_leads_to_one() {
     // Misspelt and unknown options keep the parser's own message.
     check("advise --filds primary", "error: unexpected argument '--filds' found");
     check("advise --frobnicate", "error: unexpected argument '--frobnicate' found");
-    check("init volcano", "error: there is no `muster init volcano`");
+    check("init yarn", "error: there is no `muster init yarn`");
 }
 
 #[test]
