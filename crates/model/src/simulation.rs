@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use calibration::{CalibratedSize, Calibration, CalibrationVerdict};
 pub use fleet::{
     ConfidenceInterval, Figure, FleetComparison, FleetCurve, FleetFigures, FleetHours, FleetUnit,
-    LevelSpread, MEASURED, OwnerFigures, SizeFigures, TimeLimits,
+    LevelSpread, MEASURED, OwnerFigures, Resampled, SizeFigures, TimeLimits,
 };
 pub use fleet_event::{FleetEvent, FleetEventKind, FleetInstant, FleetWaiting};
 pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};

@@ -7,10 +7,11 @@ pub(crate) mod findings;
 mod instant;
 pub(crate) mod runs;
 mod sizes;
+pub(crate) mod sweep;
 mod variants;
 pub(crate) mod words;
 
-use muster_model::simulation::{FleetComparison, FleetUnit};
+use muster_model::simulation::{FleetComparison, FleetUnit, Resampled};
 
 use crate::RenderContext;
 use crate::amount::{grouped, grouped_count};
@@ -20,6 +21,7 @@ pub use calibration::sentences as calibration;
 pub use caveat::caveat;
 pub use findings::findings;
 pub use instant::instant;
+pub use sweep::{csv, sweep};
 pub use variants::{label, variants};
 
 /// Columns if the output is not a terminal.
@@ -95,8 +97,13 @@ pub(crate) fn head(comparison: &FleetComparison) -> Vec<String> {
     }
     if seeds.len() > 1 {
         let runs = seeds.len();
+        let drawn = match comparison.resampled {
+            None => "",
+            Some(Resampled::Weeks) => ", which draws the weeks of the trace anew, with replacement",
+            Some(Resampled::Users) => ", which draws the users of the trace anew, with replacement",
+        };
         lines.push(format!(
-            "means of {runs} runs, one for each seed; ± is the half-width of the 95 % confidence interval"
+            "means of {runs} runs, one for each seed{drawn}; ± is the half-width of the 95 % confidence interval"
         ));
     }
     lines

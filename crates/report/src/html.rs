@@ -52,5 +52,30 @@ pub fn page(comparison: &FleetComparison, gantts: &[Gantt]) -> String {
     page + rest
 }
 
+/// Returns the page of a sweep: the table, which needs no script.
+#[must_use]
+pub fn sweep_page(all: &[FleetComparison]) -> String {
+    let title = all.first().map_or("", |first| &first.trace);
+    let command = all.first().map_or("", |first| &first.command);
+    let said = text::items(&crate::fleet::sweep::sentences(all));
+    let table = text::table_of(&crate::fleet::sweep::cells(all));
+    let title = escape::escaped(title);
+    let command = escape::escaped(command);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <title>muster simulate</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<header>\n\
+         <h1>Sweep of {title}</h1>\n<ul class=\"faint\">{said}</ul>\n</header>\n\
+         <section aria-labelledby=\"figures-title\">\n<h2 id=\"figures-title\">Figures</h2>\n\
+         <div class=\"scrolls\" tabindex=\"0\" role=\"region\" aria-labelledby=\"figures-title\">{table}</div>\n\
+         <p class=\"faint\">Load is the factor on the arrival rate of the trace, limits are the time limits that the schedulers see. \
+         Turnaround is the time from submission to end; waited is the part of it in which a job did not run. \
+         ≥: jobs that never end are counted until the last instant of any run. All control planes but muster are models: docs/models.md.</p>\n\
+         </section>\n<section>\n<h2>Command</h2>\n<pre>{command}</pre>\n</section>\n</main>\n</body>\n</html>\n"
+    )
+}
+
 #[cfg(test)]
 mod tests;

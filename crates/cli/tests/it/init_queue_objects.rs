@@ -72,7 +72,7 @@ fn what_cannot_be_written_leads_on() {
         (
             "init kueue --cluster plain.yaml",
             "error: `cpus` is missing for 1 of 1 nodes, such as a\n",
-            "hint: add it to the cluster file; `muster inventory kubernetes` writes one",
+            "hint: add it to the cluster file; `kubectl get nodes -o json | muster inventory --from -` writes one",
         ),
         (
             "init volcano --cluster cluster.yaml --namespace Team_1",

@@ -55,6 +55,7 @@ mod services;
 mod simulate;
 mod simulate_calibrate;
 mod simulate_policy;
+mod simulate_sweep;
 mod simulate_variants;
 mod slices;
 mod start;

@@ -70,8 +70,9 @@ fn files_for_other_schedulers_are_accepted_and_pass_the_check() {
     kueue::install(&cluster);
     install_others(&cluster);
     let folder = tempfile::tempdir().unwrap();
-    let words =
-        ["inventory", "kubernetes", "--keep-label", "nvidia.com/gpu.product", "--gpu", "h100"];
+    let nodes = cluster.kubectl(&["get", "nodes", "--output=json"]);
+    fs::write(folder.path().join("nodes.json"), nodes).unwrap();
+    let words = ["inventory", "--from", "nodes.json", "--keep-label", "nvidia.com/gpu.product"];
     let listed = muster(&cluster, folder.path(), &words);
     fs::write(folder.path().join("cluster.yaml"), success(&words, &listed)).unwrap();
     fs::write(folder.path().join("queues.yaml"), QUEUES).unwrap();

@@ -113,7 +113,7 @@ impl QueueFilesError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Unmeasured { .. } => {
-                "add it to the cluster file; `muster inventory kubernetes` writes one from a running cluster"
+                "add it to the cluster file; `kubectl get nodes -o json | muster inventory --from -` writes one"
             }
             Self::Name { .. } => {
                 "names have lower-case letters, digits, `-` and `.`, and begin and end with a letter or digit"
@@ -167,7 +167,7 @@ fn own_labels(plane: Plane, shares: &Shares<'_>) -> Option<String> {
     let is_open = plane == Plane::Kueue && own.len() > 1;
     is_open.then(|| {
         format!(
-            "{}: jobs that name a model of GPU select nvidia.com/gpu.product, which is not in the cluster file; `muster inventory kubernetes --keep-label nvidia.com/gpu.product` writes it",
+            "{}: jobs that name a model of GPU select nvidia.com/gpu.product, which is not in the cluster file; `muster inventory --from nodes.json --keep-label nvidia.com/gpu.product` writes it",
             own.join(", ")
         )
     })

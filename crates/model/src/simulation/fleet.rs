@@ -35,6 +35,11 @@ pub struct FleetComparison {
     pub bad_rows: u64,
     /// Source of the time limits that the schedulers use.
     pub limits: TimeLimits,
+    /// Factor on the arrival rate of the trace.
+    pub load: f64,
+    /// Parts of the trace that each seed draws anew; `None` if every run has the trace as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resampled: Option<Resampled>,
     /// Jobs without a time limit: schedulers that plan by limits assume one.
     pub without_limit: u64,
     /// Seeds of the random numbers, one run of each control plane per seed.
@@ -77,6 +82,16 @@ pub enum TimeLimits {
     Predicted,
     /// Random limits: one to five times the run time.
     Noisy,
+}
+
+/// Parts of a trace that are drawn anew for each seed, with replacement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Resampled {
+    /// Weeks from the first submission on: which weeks come, and in which order.
+    Weeks,
+    /// Users with all their jobs, at the times at which they submitted them.
+    Users,
 }
 
 /// Results of one control plane. With several seeds these are the figures of the first one;

@@ -32,6 +32,17 @@ const COLUMNS: [RunColumn; 16] = [
     ("STUCK", |run| if run.is_partial { String::new() } else { some(run, "left_holding") }),
 ];
 
+/// Columns of the table of a sweep, which has a row for each of many comparisons.
+pub(super) const SWEPT: [RunColumn; 7] = [
+    ("TURNAROUND", |run| over_jobs(run, "turnaround_secs.mean", span)),
+    ("95 %", |run| over_jobs(run, "turnaround_secs.p95", span)),
+    ("WAITED", |run| over_jobs(run, "waited_secs.mean", span)),
+    ("SLOWDOWN", |run| over_jobs(run, "bounded_slowdown.mean", |value| format!("{value:.2}"))),
+    ("USED", |run| with_margin(Figure::of(run, "used_share"), percent)),
+    ("LOST", |run| some(run, "hours.lost")),
+    ("LEFT", |run| if run.is_partial { String::new() } else { some(run, "left") }),
+];
+
 /// Returns what decided: the engine, a program of the user, or a model, with the version that it
 /// represents.
 pub(crate) fn decided_by(run: &FleetFigures) -> String {

@@ -101,6 +101,8 @@ pub(crate) fn comparison(runs: Vec<FleetFigures>) -> FleetComparison {
         strangers: 3,
         bad_rows: 1,
         limits: TimeLimits::Requested,
+        load: 1.0,
+        resampled: None,
         without_limit: 0,
         seeds: vec![42],
         variants: Vec::new(),

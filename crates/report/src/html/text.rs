@@ -41,13 +41,17 @@ fn hidden(is_hidden: bool) -> String {
 }
 
 /// Returns sentences as items of a list.
-fn items(sentences: &[String]) -> String {
+pub(super) fn items(sentences: &[String]) -> String {
     sentences.iter().map(|sentence| format!("<li>{}</li>", escaped(sentence))).collect()
 }
 
 /// Returns the table of figures as in the terminal.
 fn table(comparison: &FleetComparison) -> String {
-    let (headings, rows) = runs::cells(comparison);
+    table_of(&runs::cells(comparison))
+}
+
+/// Returns a table of headings and rows.
+pub(super) fn table_of((headings, rows): &(Vec<&str>, Vec<Vec<String>>)) -> String {
     let headings: String = headings
         .iter()
         .map(|heading| format!("<th scope=\"col\">{}</th>", escaped(&heading.to_lowercase())))

@@ -3,7 +3,7 @@
 //! what they need, breaks nodes, and counts. Every scheduler, the engine or a model, sees the same
 //! cluster state and has the same few actions.
 //!
-//! * `site.rs`: nodes and queues; `load.rs`: jobs; `more_nodes.rs`: added nodes
+//! * `site.rs`: nodes and queues; `load.rs`: jobs; `resample.rs`: jobs drawn anew; `more_nodes.rs`: added nodes
 //! * `variants.rs`: the same jobs on several sites, and how these differ
 //! * `pool.rs`: free resources; `cluster.rs`: cluster state and actions
 //! * `domains.rs`: topology domains
@@ -34,6 +34,7 @@ mod load;
 mod more_nodes;
 mod pool;
 mod record;
+mod resample;
 mod run;
 mod scheduler;
 mod site;

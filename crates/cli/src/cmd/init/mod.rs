@@ -41,7 +41,7 @@ enum InitCommand {
     /// express are printed. Jobs are admitted whole, and only where their pods fit on nodes. Kueue itself is
     /// installed by its own manifests. See docs/kubernetes.md.
     ///
-    ///   muster inventory kubernetes > cluster.yaml
+    ///   kubectl get nodes -o json | muster inventory --from - > cluster.yaml
     ///   muster init kueue --cluster cluster.yaml --queues queues.yaml
     #[command(verbatim_doc_comment)]
     Kueue(queue_objects::InitQueueObjectsArgs),
@@ -50,7 +50,7 @@ enum InitCommand {
     /// Settings of the queue file that Volcano cannot express are printed. Volcano itself is installed by its
     /// own manifests. See docs/kubernetes.md.
     ///
-    ///   muster inventory kubernetes > cluster.yaml
+    ///   kubectl get nodes -o json | muster inventory --from - > cluster.yaml
     ///   muster init volcano --cluster cluster.yaml --queues queues.yaml
     #[command(verbatim_doc_comment)]
     Volcano(queue_objects::InitQueueObjectsArgs),
@@ -59,7 +59,7 @@ enum InitCommand {
     /// Settings of the queue file that KAI cannot express are printed. KAI itself is installed by its own
     /// chart. See docs/kubernetes.md.
     ///
-    ///   muster inventory kubernetes > cluster.yaml
+    ///   kubectl get nodes -o json | muster inventory --from - > cluster.yaml
     ///   muster init kai --cluster cluster.yaml --queues queues.yaml
     #[command(verbatim_doc_comment)]
     Kai(queue_objects::InitQueueObjectsArgs),

@@ -17,7 +17,7 @@ use crate::source;
 /// Arguments of the three commands.
 #[derive(Debug, clap::Args)]
 pub struct InitQueueObjectsArgs {
-    /// Cluster file; `muster inventory kubernetes` writes one from a running cluster
+    /// Cluster file; `kubectl get nodes -o json | muster inventory --from -` writes one
     #[arg(long, value_name = "FILE")]
     cluster: PathBuf,
     /// Queue file; by default there is one queue, `default`

@@ -33,6 +33,7 @@ Examples:
   muster simulate --trace philly.csv.gz --procs 640 --load 1.3
   muster simulate --cluster cluster.yaml --queues queues.yaml --trace jobs.csv --scheduler muster,kube-default
   muster simulate --cluster cluster.yaml --add-nodes 4 --queues old.yaml --queues new.yaml --trace jobs.csv --scheduler muster
+  muster simulate --cluster cluster.yaml --trace jobs.csv --load 0.8,1,1.2 --estimates requested,predicted --table-out sweep.csv
   muster simulate --cluster nodes.csv --trace pods.csv.gz --no-departures --scheduler random,best-fit,fragmentation";
 
 /// Replay a trace under one or several schedulers, and compare them
@@ -44,7 +45,8 @@ Examples:
 /// planes are compared: `muster` is Muster's own scheduler, with any queue file; the others are
 /// models of a version that their row names. docs/models.md describes what each models and what
 /// not. Several --cluster, --queues and --add-nodes are variants: the jobs that all of them can host
-/// run on each, and the differences to the first are shown.
+/// run on each, and the differences to the first are shown. Several --load and --estimates are a
+/// sweep: everything is run at each of them, into one table.
 ///
 /// Without --cluster the machine has a number of identical processors; for a trace with GPUs, GPUs
 /// are counted. fcfs, easy, conservative and sjf are Muster's scheduler with that policy; easy-sjf
@@ -82,15 +84,22 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = schedulers())]
     scheduler: Vec<String>,
     /// Time limits that the schedulers see: those requested by users, the actual runtimes, or
-    /// random overestimates
-    #[arg(long, value_name = "WHOSE", value_enum, default_value_t = EstimatesArg::Requested)]
-    estimates: EstimatesArg,
+    /// random overestimates. With --cluster several, separated by commas: a sweep
+    #[arg(
+        long,
+        value_name = "WHOSE,...",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "requested"
+    )]
+    estimates: Vec<EstimatesArg>,
     /// End jobs at the time limits that their users requested, also with --estimates actual or noisy
     #[arg(long, conflicts_with = "no_departures")]
     end_at_limit: bool,
-    /// Factor on the arrival rate: 1.3 is 30 % more load
-    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor)]
-    load: f64,
+    /// Factor on the arrival rate: 1.3 is 30 % more load. With --cluster several, separated by
+    /// commas: a sweep
+    #[arg(long, value_name = "FACTOR,...", value_delimiter = ',', default_value = "1", value_parser = factor)]
+    load: Vec<f64>,
     /// Write the schedule as CSV: job_id,submit,wait,start,runtime,procs, in seconds. For a single
     /// scheduler
     #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
@@ -106,7 +115,33 @@ pub struct SimulateArgs {
     output: OutputArgs,
 }
 
+/// Load and time limits of one comparison.
+#[derive(Clone, Copy, Debug)]
+struct SweepPoint {
+    /// Factor on the arrival rate.
+    load: f64,
+    estimates: EstimatesArg,
+}
+
 impl SimulateArgs {
+    /// Returns every load with every kind of time limits.
+    fn points(&self) -> Vec<SweepPoint> {
+        let with =
+            |estimates| self.load.iter().map(move |load| SweepPoint { load: *load, estimates });
+        self.estimates.iter().copied().flat_map(with).collect()
+    }
+
+    /// Returns the only load with the only kind of time limits.
+    fn only_point(&self) -> Result<SweepPoint, Failure> {
+        match self.points().as_slice() {
+            [point] => Ok(*point),
+            _ => {
+                Err(Failure::usage("several values of `--load` or `--estimates` need `--cluster`")
+                    .hint("run it once per value"))
+            }
+        }
+    }
+
     /// Returns a job of the trace as it is replayed.
     fn replayed(&self, mut job: TraceJob) -> TraceJob {
         if let (true, Some(limit)) = (self.end_at_limit, job.requested) {
@@ -213,6 +248,7 @@ async fn replay_flat(app: &App, args: &SimulateArgs) -> Result<u8> {
             .hint("run it once per scheduler")
             .into());
     }
+    let point = args.only_point()?;
     // 1. Read the load.
     let read = trace_file::read(&args.trace, args.format, args.strict)?;
     let jobs: Vec<TraceJob> = read.jobs.into_iter().map(|job| args.replayed(job)).collect();
@@ -220,9 +256,9 @@ async fn replay_flat(app: &App, args: &SimulateArgs) -> Result<u8> {
         Failure::usage("the trace does not say how many processors the machine has")
             .hint("add `--procs N`")
     })?;
-    let load = FlatLoad::of(&jobs, procs, args.estimates.into()).at(args.load);
+    let load = FlatLoad::of(&jobs, procs, point.estimates.into()).at(point.load);
     let load =
-        if args.estimates == EstimatesArg::Noisy { load.with_noise(args.seed) } else { load };
+        if point.estimates == EstimatesArg::Noisy { load.with_noise(args.seed) } else { load };
     if load.jobs.is_empty() {
         return Err(no_jobs(&load, procs).into());
     }

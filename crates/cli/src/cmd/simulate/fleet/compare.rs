@@ -13,8 +13,6 @@ use muster_sim::fleet::{Finished, calibration, differences, gantt, over_seeds, t
 use super::{Events, FleetSetup, VariantSetup};
 use crate::app::App;
 use crate::cmd::simulate::watch::{self, SimulationProgress};
-use crate::cmd::simulate::write;
-use crate::exit::INTERRUPTED;
 
 /// Run to do: a control plane, a variant of the site and a seed.
 #[derive(Clone, Copy)]
@@ -52,8 +50,29 @@ impl FleetRunResult {
     }
 }
 
-/// Runs every scheduler on every variant with every seed and compares them; returns the exit code.
-pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup) -> Result<u8> {
+/// Comparison of control planes at one load, with one kind of time limits.
+pub struct Compared {
+    /// Figures of all control planes and variants.
+    pub comparison: FleetComparison,
+    /// Plots of the runs with the first seed, in the order of the figures; empty unless a page was asked for.
+    pub gantts: Vec<Gantt>,
+    /// First error of a run; the comparison then lacks that control plane.
+    pub failed: Option<Error>,
+}
+
+impl Compared {
+    /// Returns true if runs were interrupted or failed.
+    pub fn is_partial(&self) -> bool {
+        self.failed.is_some() || self.comparison.runs.iter().any(|run| run.is_partial)
+    }
+}
+
+/// Runs every scheduler on every variant with every seed and compares them.
+pub async fn compare(
+    app: &App,
+    args: &super::super::SimulateArgs,
+    given: FleetSetup,
+) -> Result<Compared> {
     let fleet = &args.fleet;
     let seeds: Vec<u64> = (args.seed..).take(fleet.seeds as usize).collect();
     let comparison = comparison_without_runs(args, &given, seeds.clone());
@@ -85,7 +104,7 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
     };
     let played = watch::with_progress(app, total, runs).await?;
 
-    // 2. Compare and print the results.
+    // 2. Compare them.
     let (mut played, failed) = by_seed(played, seeds.len());
     if played.is_empty()
         && let Some(error) = failed
@@ -100,24 +119,11 @@ pub async fn run(app: &App, args: &super::super::SimulateArgs, given: FleetSetup
     let comparison = FleetComparison { runs: means, calibration, ..comparison };
     let comparison =
         if views.len() > 1 { with_variants(comparison, views, &runs) } else { comparison };
-    if let Some(path) = &fleet.report_out {
-        let mut gantts: Vec<Gantt> =
-            played.into_iter().flatten().filter_map(|run| run.gantt).collect();
-        for (gantt, run) in gantts.iter_mut().zip(&comparison.runs) {
-            gantt.scheduler = muster_report::fleet::label(run);
-        }
-        write(path, &muster_report::html::page(&comparison, &gantts))?;
-        app.ui.status(&format!("wrote the plots to {}", path.display()));
+    let mut gantts: Vec<Gantt> = played.into_iter().flatten().filter_map(|run| run.gantt).collect();
+    for (gantt, run) in gantts.iter_mut().zip(&comparison.runs) {
+        gantt.scheduler = muster_report::fleet::label(run);
     }
-    if args.output.json() {
-        app.ui.json(&comparison)?
-    } else {
-        app.ui.data(&muster_report::fleet::comparison(&comparison, app.ui.context()))?
-    }
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    Ok(if comparison.runs.iter().any(|run| run.is_partial) { INTERRUPTED } else { 0 })
+    Ok(Compared { comparison, gantts, failed })
 }
 
 /// Groups the runs by scheduler and variant, of each one for every seed. Returns the groups in which
@@ -160,6 +166,8 @@ fn comparison_without_runs(
         strangers: view.strangers,
         bad_rows: given.bad_rows,
         limits: given.limits,
+        load: given.load,
+        resampled: given.resampled,
         without_limit: load.jobs.iter().filter(|job| job.estimate.is_none()).count() as u64,
         seeds,
         variants: Vec::new(),
@@ -204,7 +212,8 @@ fn run_one(
     }
     let mut events = Events::of(events_out, &mut fleet)?;
     let is_over = watch::play(watch, &mut fleet, None, |fleet| events.write(fleet))?;
-    watch.count(variant.load.jobs.len() - fleet.cluster().jobs().len());
+    // A load that was drawn anew may have more jobs.
+    watch.count(variant.load.jobs.len().saturating_sub(fleet.cluster().jobs().len()));
     let gantt = is_drawn.then(|| Gantt {
         scheduler: scheduler.name.clone(),
         ..gantt(scheduler.kind, &variant.site, &fleet)

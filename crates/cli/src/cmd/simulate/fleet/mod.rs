@@ -3,6 +3,7 @@
 //! * `chosen.rs`, `child_policy.rs`: schedulers by name, and policies of users
 //! * `compare.rs`: complete runs and their comparison
 //! * `instant.rs`: runs up to an instant and the state there
+//! * `output.rs`: one comparison, or the table of several, on the terminal and in files
 //! * `slurm_conf.rs`: settings of the model of Slurm from a site's slurm.conf
 //! * `variants.rs`: several clusters and queue files
 
@@ -10,6 +11,7 @@ mod child_policy;
 mod chosen;
 mod compare;
 mod instant;
+mod output;
 mod slurm_conf;
 mod variants;
 
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use muster_model::Span;
 use muster_model::queue::PlannedRuntimes;
-use muster_model::simulation::TimeLimits;
+use muster_model::simulation::{Resampled, TimeLimits};
 use muster_report::amount::count;
 use muster_sim::fleet::{
     Failures, Fleet, FleetLoad, Loading, SchedulerKind, SharedLoading, StopCosts, event,
@@ -31,7 +33,7 @@ use muster_spec::TraceFormat;
 use muster_spec::quantity::parse_span;
 
 use super::watch::SimulationProgress;
-use super::{EstimatesArg, cluster, select_schedulers, warn_of_bad_rows};
+use super::{EstimatesArg, SweepPoint, cluster, select_schedulers, warn_of_bad_rows};
 use crate::app::App;
 use crate::args::whole_number;
 use crate::exit::Failure;
@@ -62,6 +64,10 @@ pub struct FleetArgs {
     /// Number of runs of each control plane, each with its own seed, for confidence intervals
     #[arg(long, value_name = "N", value_parser = whole_number(1, 100), default_value = "1", requires = "cluster")]
     seeds: u32,
+    /// Draw the weeks of the trace, or its users, anew for each seed, with replacement: the
+    /// confidence intervals then also cover other weeks, or other users, of the same kind
+    #[arg(long, value_name = "PARTS", value_enum, requires = "cluster", conflicts_with_all = ["at", "calibrate"])]
+    resample: Option<ResampleArg>,
     /// Mean time between failures of a node
     #[arg(long, value_name = "SPAN", value_parser = nonzero_span, requires = "cluster")]
     node_mtbf: Option<Span>,
@@ -84,6 +90,10 @@ pub struct FleetArgs {
     /// size, a timeline of each GPU, and figures per user
     #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "at")]
     report_out: Option<PathBuf>,
+    /// Write a table as CSV: a row per load, time limits, variant and control plane, with all
+    /// figures, times in seconds, and the half-widths of their confidence intervals
+    #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "at")]
+    table_out: Option<PathBuf>,
     /// First compare the simulated times from submission to start with those that the trace records,
     /// overall and by size of job, and judge the difference. For a single cluster and queue file:
     /// the site as it was
@@ -104,7 +114,28 @@ pub struct FleetArgs {
 impl FleetArgs {
     /// Returns the files that a run writes.
     pub fn outputs(&self) -> impl Iterator<Item = &Path> {
-        [&self.report_out, &self.events_out].into_iter().flatten().map(PathBuf::as_path)
+        [&self.report_out, &self.events_out, &self.table_out]
+            .into_iter()
+            .flatten()
+            .map(PathBuf::as_path)
+    }
+}
+
+/// Parts of the trace that are drawn anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ResampleArg {
+    /// Weeks from the first submission on
+    Weeks,
+    /// Users with all their jobs
+    Users,
+}
+
+impl From<ResampleArg> for Resampled {
+    fn from(arg: ResampleArg) -> Self {
+        match arg {
+            ResampleArg::Weeks => Resampled::Weeks,
+            ResampleArg::Users => Resampled::Users,
+        }
     }
 }
 
@@ -135,6 +166,10 @@ struct FleetSetup {
     terms: StopCosts,
     failures: Failures,
     limits: TimeLimits,
+    /// Factor on the arrival rate.
+    load: f64,
+    /// Parts of the trace that each seed draws anew.
+    resampled: Option<Resampled>,
     /// True if time limits are random overestimates, drawn anew for each seed.
     has_noise: bool,
     /// Number of rows that could not be parsed.
@@ -151,6 +186,10 @@ impl FleetSetup {
         watch: &SimulationProgress,
     ) -> Result<Fleet> {
         let VariantSetup { site, load, .. } = variant;
+        let load = match self.resampled {
+            Some(by) => &load.resampled(by, seed),
+            None => load,
+        };
         let load = if self.has_noise { &load.clone().with_noise(seed) } else { load };
         let jobs = if scheduler.kind.gives_shares() {
             Arc::clone(&load.jobs)
@@ -175,18 +214,37 @@ pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
             .hint("run it once per scheduler")
             .into());
     }
-    let given = setup(app, args, schedulers)?;
-    if given.variants.len() > 1 && (args.fleet.events_out.is_some() || args.fleet.at.is_some()) {
-        return Err(Failure::usage(
-            "`--events-out` and `--at` take one cluster and one queue file",
-        )
-        .hint("run it once per variant")
-        .into());
+    if args.fleet.resample.is_some() && args.fleet.seeds < 2 {
+        return Err(Failure::usage("`--resample` draws for each seed, and there is one seed")
+            .hint("add `--seeds 20`")
+            .into());
     }
-    match args.fleet.at {
-        Some(after) => instant::run(app, args, given, after).await,
-        None => compare::run(app, args, given).await,
+    let points = args.points();
+    let takes_one = args.fleet.events_out.is_some() || args.fleet.at.is_some();
+    if points.len() > 1 && (takes_one || args.fleet.calibrate) {
+        let what = "`--events-out`, `--at` and `--calibrate` take one load and one kind of limits";
+        return Err(Failure::usage(what).hint("run it once per value").into());
     }
+    let mut all = Vec::new();
+    for point in points {
+        let given = setup(app, args, schedulers.clone(), point)?;
+        if given.variants.len() > 1 && takes_one {
+            return Err(Failure::usage(
+                "`--events-out` and `--at` take one cluster and one queue file",
+            )
+            .hint("run it once per variant")
+            .into());
+        }
+        if let Some(after) = args.fleet.at {
+            return instant::run(app, args, given, after).await;
+        }
+        all.push(compare::compare(app, args, given).await?);
+        // What is left is not begun.
+        if all.last().is_some_and(compare::Compared::is_partial) {
+            break;
+        }
+    }
+    output::deliver(app, args, all)
 }
 
 /// Reads the site, the load and the costs of stopping a job.
@@ -194,6 +252,7 @@ fn setup(
     app: &App,
     args: &super::SimulateArgs,
     schedulers: Vec<ChosenScheduler>,
+    point: SweepPoint,
 ) -> Result<FleetSetup> {
     let FleetArgs { queues, add_nodes, .. } = &args.fleet;
     let Variants { mut all, bad } =
@@ -204,9 +263,13 @@ fn setup(
             .into());
     }
     let slurm = slurm_settings(app, args.fleet.slurm_conf.as_deref(), &schedulers)?;
-    let (read, unhosted, not_replayed) = read_load(args, &mut all)?;
+    let (read, unhosted, not_replayed) = read_load(args, point, &mut all)?;
     if all[0].load.jobs.is_empty() {
         return Err(no_jobs(&all, unhosted).into());
+    }
+    let resampled = args.fleet.resample.map(Resampled::from);
+    if let Some(by) = resampled {
+        check_parts(&all[0].load, by)?;
     }
     if args.fleet.calibrate && all[0].load.jobs.iter().all(|job| job.recorded_start.is_none()) {
         return Err(no_starts(&args.trace, read.format).into());
@@ -236,29 +299,35 @@ fn setup(
             ..StopCosts::default()
         },
         failures: Failures { node_mtbf, gpu_mtbf, repair, seed: args.seed },
-        limits: match args.estimates {
+        load: point.load,
+        resampled,
+        limits: match point.estimates {
             EstimatesArg::Requested => TimeLimits::Requested,
             EstimatesArg::Predicted => TimeLimits::Predicted,
             EstimatesArg::Actual => TimeLimits::Actual,
             EstimatesArg::Noisy => TimeLimits::Noisy,
         },
-        has_noise: args.estimates == EstimatesArg::Noisy,
+        has_noise: point.estimates == EstimatesArg::Noisy,
         bad_rows: read.bad_count + bad.len() as u64,
     })
 }
 
 /// Reads the trace into the load of every variant. Returns its summary, the number of jobs that at
 /// least one variant cannot host, and of those that started in the trace and are not replayed.
-fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(Streamed, u64, u64)> {
+fn read_load(
+    args: &super::SimulateArgs,
+    point: SweepPoint,
+    all: &mut [VariantSetup],
+) -> Result<(Streamed, u64, u64)> {
     let trace = Opened::at(&args.trace, args.format)?;
     let as_tasks = trace.format().names_tasks();
-    if args.estimates == EstimatesArg::Predicted {
+    if point.estimates == EstimatesArg::Predicted {
         for variant in all.iter_mut() {
             variant.site.tree.estimates = PlannedRuntimes::Predicted;
         }
     }
     let loadings =
-        all.iter().map(|variant| Loading::new(&variant.site, args.estimates.into(), as_tasks));
+        all.iter().map(|variant| Loading::new(&variant.site, point.estimates.into(), as_tasks));
     let mut loading = SharedLoading::new(loadings.collect());
     let read = trace.stream(args.strict, &mut |job| loading.add(&args.replayed(job)))?;
     let mut unhosted = 0;
@@ -267,7 +336,7 @@ fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(St
     for (variant, shared) in all.iter_mut().zip(loads) {
         unhosted = shared.unhosted;
         not_replayed = shared.not_replayed;
-        variant.load = shared.load.at(args.load);
+        variant.load = shared.load.at(point.load);
         variant.view.too_large = variant.load.too_large;
         (variant.view.left_out, variant.view.left_out_share) =
             (shared.left_out, shared.left_out_share);
@@ -276,6 +345,22 @@ fn read_load(args: &super::SimulateArgs, all: &mut [VariantSetup]) -> Result<(St
             if args.fleet.queues.is_empty() { 0 } else { variant.load.strangers };
     }
     Ok((read, unhosted, not_replayed))
+}
+
+/// Checks that there is a choice of parts to draw from.
+fn check_parts(load: &FleetLoad, by: Resampled) -> Result<(), Failure> {
+    let (word, parts) = match by {
+        Resampled::Weeks => ("week", load.parts(by)),
+        Resampled::Users => ("user", load.parts(by)),
+    };
+    if parts > 1 {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "`--resample {word}s` draws from {}, which leaves no choice",
+        count(parts as u64, word)
+    ))
+    .hint("use a longer trace, or seeds without it"))
 }
 
 /// Returns the settings of a slurm.conf, or the defaults.
