@@ -20,6 +20,9 @@ use crate::{QueueSource, Settings};
 
 /// Longest time without a step, so that the health check sees the loop alive.
 const IDLE: Duration = Duration::from_secs(5);
+/// Shortest time between two steps. A step looks at whole gangs, and while a large one is bound a report of each of its
+/// pods arrives: together they cost one look. The first report after a pause is not delayed.
+const GATHER: Duration = Duration::from_millis(5);
 /// Time between two counts for the metrics.
 const COUNT: Duration = Duration::from_secs(1);
 /// Time between two looks for new kinds of gang objects.
@@ -48,6 +51,8 @@ struct Leader<'a> {
     published: PublishedSettings,
     health: &'a Health,
     reports: UnboundedReceiver<Report>,
+    /// Begin of the last step.
+    stepped: Instant,
 }
 
 /// Schedules until an error.
@@ -78,6 +83,7 @@ pub(crate) async fn run(
         published,
         health,
         reports,
+        stepped: Instant::now(),
     };
     leader.run().await
 }
@@ -215,6 +221,7 @@ impl Leader<'_> {
 
     fn step(&mut self) {
         let started = Instant::now();
+        self.stepped = started;
         self.queues.take_in_all(&mut self.scheduler, now());
         for action in self.scheduler.step(now()) {
             self.executor.start(action);
@@ -222,13 +229,14 @@ impl Leader<'_> {
         self.health.note_step(started.elapsed());
     }
 
-    /// Takes the next reports, all that are there; false when there will be none.
+    /// Takes the next reports: all that are there once the next step may begin; false when there will be none.
     async fn take_reports(&mut self, wait: Duration) -> bool {
         let first = match tokio::time::timeout(wait, self.reports.recv()).await {
             Ok(Some(report)) => report,
             Ok(None) => return false,
             Err(_) => return true,
         };
+        tokio::time::sleep(GATHER.saturating_sub(self.stepped.elapsed())).await;
         let mut next = Some(first);
         while let Some(report) = next {
             self.take_in(report);
