@@ -72,7 +72,17 @@ fn files_for_other_schedulers_are_accepted_and_pass_the_check() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = cluster.kubectl(&["get", "nodes", "--output=json"]);
     fs::write(folder.path().join("nodes.json"), nodes).unwrap();
-    let words = ["inventory", "--from", "nodes.json", "--keep-label", "nvidia.com/gpu.product"];
+    let words = [
+        "inventory",
+        "--from",
+        "nodes.json",
+        "--keep-label",
+        "nvidia.com/gpu.product",
+        "--level",
+        "spine=network.topology.nvidia.com/spine",
+        "--level",
+        "leaf=network.topology.nvidia.com/leaf",
+    ];
     let listed = muster(&cluster, folder.path(), &words);
     fs::write(folder.path().join("cluster.yaml"), success(&words, &listed)).unwrap();
     fs::write(folder.path().join("queues.yaml"), QUEUES).unwrap();
@@ -86,7 +96,7 @@ fn files_for_other_schedulers_are_accepted_and_pass_the_check() {
         ),
         (
             "volcano",
-            2,
+            4,
             [
                 "queues.scheduling.volcano.sh/research.vision",
                 "queues.scheduling.volcano.sh/research",
@@ -94,7 +104,7 @@ fn files_for_other_schedulers_are_accepted_and_pass_the_check() {
         ),
         (
             "kai",
-            1,
+            3,
             ["queues.scheduling.run.ai/research.vision", "queues.scheduling.run.ai/research"],
         ),
     ] {
@@ -113,6 +123,8 @@ fn files_for_other_schedulers_are_accepted_and_pass_the_check() {
             cluster.kubectl(&["create", "namespace", &namespace]);
             Applied::new(&cluster, &config)
         });
+        let topology = written.join("topology.yaml");
+        let topology = topology.exists().then(|| Applied::new(&cluster, &topology));
         let queues = Applied::new(&cluster, &written.join("queues.yaml"));
         for object in objects {
             cluster.get(&[object]);
@@ -134,7 +146,7 @@ fn files_for_other_schedulers_are_accepted_and_pass_the_check() {
                 assert!(passed.iter().any(|one| one == rule), "{rule}: {report:#}");
             }
         }
-        drop(queues);
+        drop((queues, topology));
         if config.is_some() {
             cluster.kubectl(&["delete", "namespace", &namespace, "--wait=false"]);
         }
