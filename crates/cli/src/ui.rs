@@ -20,6 +20,8 @@ pub struct Ui {
     stdout_is_terminal: bool,
     /// True if the locale is UTF-8.
     has_utf8: bool,
+    /// True if warnings were given before, and are not repeated.
+    is_warned: bool,
 }
 
 /// Files of the system for the local time zone and for all time zones.
@@ -58,7 +60,13 @@ impl Ui {
             error_colour: may_colour && io::stderr().is_terminal(),
             stdout_is_terminal,
             has_utf8: has_utf8(|name| std::env::var(name).ok()),
+            is_warned: false,
         }
+    }
+
+    /// Returns the same without further warnings, for work that is repeated.
+    pub fn once_warned(&self) -> Self {
+        Self { is_warned: true, ..self.clone() }
     }
 
     /// Returns the context of text on stdout: the present time of this machine, and the current
@@ -156,6 +164,9 @@ impl Ui {
 
     /// Writes a warning to stderr.
     pub fn warning(&self, text: &str) {
+        if self.is_warned {
+            return;
+        }
         self.status(&format!("{} {}", self.error_ink(Ink::Waiting, "warning:"), clean(text)));
     }
 

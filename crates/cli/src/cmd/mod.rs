@@ -21,6 +21,8 @@ pub mod inventory;
 pub mod logs;
 pub mod man;
 pub mod mcp;
+#[cfg(test)]
+mod mentioned;
 pub mod metrics;
 mod names;
 pub mod nodes;

@@ -89,6 +89,17 @@ fn a_sweep_has_a_row_for_every_load_limit_and_scheduler() {
 }
 
 #[test]
+fn a_sweep_warns_once() {
+    let home = home();
+    home.write("c.yaml", CLUSTER);
+    let rows = home.read("jobs.csv").replacen("0,0,12600", "0,0,long", 1);
+    home.write("bad.csv", &rows);
+    let run =
+        home.words("simulate --trace bad.csv --cluster c.yaml --scheduler muster --load 1,2,3");
+    assert_eq!(run.ok().stderr.matches("cannot be parsed").count(), 1);
+}
+
+#[test]
 fn each_seed_draws_the_weeks_anew_and_alike_for_all() {
     let home = home();
     home.write("c.yaml", CLUSTER);

@@ -225,9 +225,12 @@ pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
         let what = "`--events-out`, `--at` and `--calibrate` take one load and one kind of limits";
         return Err(Failure::usage(what).hint("run it once per value").into());
     }
+    // Every point reads the same files.
+    let warned = App { global: app.global.clone(), ui: app.ui.once_warned() };
     let mut all = Vec::new();
     for point in points {
-        let given = setup(app, args, schedulers.clone(), point)?;
+        let teller = if all.is_empty() { app } else { &warned };
+        let given = setup(teller, args, schedulers.clone(), point)?;
         if given.variants.len() > 1 && takes_one {
             return Err(Failure::usage(
                 "`--events-out` and `--at` take one cluster and one queue file",

@@ -13,7 +13,14 @@ use crate::exit::INTERRUPTED;
 
 /// Writes the files that were asked for and prints the figures; returns the exit code.
 pub fn deliver(app: &App, args: &super::super::SimulateArgs, all: Vec<Compared>) -> Result<u8> {
-    let is_sweep = args.points().len() > 1;
+    let points = args.points().len();
+    let is_sweep = points > 1;
+    if all.len() < points {
+        app.ui.warning(&format!(
+            "{} of {points} loads and limits were compared; * marks a run that is not complete",
+            all.len()
+        ));
+    }
     let is_partial = all.iter().any(Compared::is_partial);
     let mut gantts = Vec::new();
     let mut failed = None;
