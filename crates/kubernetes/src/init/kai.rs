@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use muster_model::Protection;
 
 use super::shares::{PlannedQueue, Shares};
-use super::{NODE_LABELS, QUEUES, QueueFilesInput, TOPOLOGY, file, labels};
-use crate::names::HOSTNAME;
+use super::{NODE_LABELS, QUEUES, QueueFilesInput, TOPOLOGY, file, labels, object};
 
 pub(super) fn files(
     input: &QueueFilesInput<'_>,
@@ -17,7 +16,9 @@ pub(super) fn files(
     let queues: Vec<Value> = shares.queues.iter().map(|one| queue(shares, one)).collect();
     files.push((QUEUES, file(QUEUES_COMMENT, &queues)));
     if !input.levels.is_empty() {
-        files.push((TOPOLOGY, file(TOPOLOGY_COMMENT, &[topology(input)])));
+        let levels = labels::topology(input);
+        let topology = object("kai.scheduler/v1alpha1", "Topology", "muster", &levels);
+        files.push((TOPOLOGY, file(TOPOLOGY_COMMENT, &[topology])));
     }
     files
 }
@@ -52,21 +53,5 @@ fn queue(shares: &Shares<'_>, queue: &PlannedQueue<'_>) -> Value {
         spec["preemptMinRuntime"] = span.clone();
         spec["reclaimMinRuntime"] = span;
     }
-    json!({
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": queue.name()},
-        "spec": spec,
-    })
-}
-
-fn topology(input: &QueueFilesInput<'_>) -> Value {
-    let levels = input.levels.iter().map(|level| labels::of_level(level));
-    let levels = levels.chain([HOSTNAME.to_owned()]).map(|label| json!({"nodeLabel": label}));
-    json!({
-        "apiVersion": "kai.scheduler/v1alpha1",
-        "kind": "Topology",
-        "metadata": {"name": "muster"},
-        "spec": {"levels": levels.collect::<Vec<_>>()},
-    })
+    object("scheduling.run.ai/v2", "Queue", &queue.name(), &spec)
 }

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::flavor::{Amount, NodeFlavor};
 use super::shares::{PlannedQueue, Shares};
-use super::{CONFIG, NODE_LABELS, QUEUES, QueueFilesError, QueueFilesInput, file, labels};
-use crate::names::HOSTNAME;
+use super::{CONFIG, NODE_LABELS, QUEUES, QueueFilesError, QueueFilesInput, file, labels, object};
 
 /// API version of the objects.
 const VERSION: &str = "kueue.x-k8s.io/v1beta2";
@@ -97,16 +96,10 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// With the node as a level, Kueue admits a job only if its pods fit on nodes, not only into the quota.
+/// Returns the Topology. With the node as a level, Kueue admits a job only if its pods fit on nodes, not only into the
+/// quota.
 fn topology(input: &QueueFilesInput<'_>) -> Value {
-    let levels = input.levels.iter().map(|level| labels::of_level(level));
-    let levels = levels.chain([HOSTNAME.to_owned()]).map(|label| json!({"nodeLabel": label}));
-    json!({
-        "apiVersion": VERSION,
-        "kind": "Topology",
-        "metadata": {"name": TOPOLOGY},
-        "spec": {"levels": levels.collect::<Vec<_>>()},
-    })
+    object(VERSION, "Topology", TOPOLOGY, &labels::topology(input))
 }
 
 fn flavor(flavor: &NodeFlavor) -> Value {
@@ -116,39 +109,24 @@ fn flavor(flavor: &NodeFlavor) -> Value {
         spec["tolerations"] =
             json!([{"key": flavor.resource, "operator": "Exists", "effect": "NoSchedule"}]);
     }
-    json!({
-        "apiVersion": VERSION,
-        "kind": "ResourceFlavor",
-        "metadata": {"name": flavor.name},
-        "spec": spec,
-    })
+    object(VERSION, "ResourceFlavor", &flavor.name, &spec)
 }
 
 fn root(shares: &Shares<'_>) -> Value {
-    json!({
-        "apiVersion": VERSION,
-        "kind": "Cohort",
-        "metadata": {"name": ROOT},
-        "spec": {
-            "resourceGroups": groups(shares, |flavor| (shares.unowned(flavor), Bounds::default())),
-        },
-    })
+    let groups = groups(shares, |flavor| (shares.unowned(flavor), Bounds::default()));
+    object(VERSION, "Cohort", ROOT, &json!({"resourceGroups": groups}))
 }
 
 fn cohort(shares: &Shares<'_>, queue: &PlannedQueue<'_>) -> Value {
     let amount = |flavor: &NodeFlavor| {
         (shares.rest(flavor, queue.spec), Bounds::of(flavor, queue.spec, u64::MAX))
     };
-    json!({
-        "apiVersion": VERSION,
-        "kind": "Cohort",
-        "metadata": {"name": queue.name()},
-        "spec": {
-            "parentName": parent(queue),
-            "fairSharing": {"weight": queue.spec.weight.to_string()},
-            "resourceGroups": groups(shares, amount),
-        },
-    })
+    let spec = json!({
+        "parentName": parent(queue),
+        "fairSharing": {"weight": queue.spec.weight.to_string()},
+        "resourceGroups": groups(shares, amount),
+    });
+    object(VERSION, "Cohort", &queue.name(), &spec)
 }
 
 fn cluster_queue(tree: &QueueTree, shares: &Shares<'_>, queue: &PlannedQueue<'_>) -> Value {

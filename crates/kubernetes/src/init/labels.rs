@@ -4,13 +4,22 @@
 use std::fmt::Write as _;
 
 use muster_model::NodeSpec;
+use serde_json::{Value, json};
 
 use super::QueueFilesInput;
 use super::flavor::NodeFlavor;
+use crate::names::HOSTNAME;
 
 /// Returns the label with the domain of a node at a topology level.
 pub(super) fn of_level(level: &str) -> String {
     format!("muster.run/{level}")
+}
+
+/// Returns the specification of a Topology, which Kueue and KAI have alike: the levels, and the node as the last one.
+pub(super) fn topology(input: &QueueFilesInput<'_>) -> Value {
+    let levels = input.levels.iter().map(|level| of_level(level));
+    let levels = levels.chain([HOSTNAME.to_owned()]).map(|label| json!({"nodeLabel": label}));
+    json!({"levels": levels.collect::<Vec<_>>()})
 }
 
 /// Returns the script that labels the nodes with their flavors, as far as some are given, and with their topology

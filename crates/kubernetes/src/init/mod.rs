@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{NodeSpec, QueueTree};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::queue::object_name;
 use shares::{PlannedQueue, Shares};
@@ -202,6 +202,11 @@ fn is_object_name(name: &str) -> bool {
             && !part.ends_with('-')
     };
     name.len() <= 63 && name.split('.').all(is_part)
+}
+
+/// Returns an object of the whole cluster.
+fn object(version: &str, kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
 /// Returns a file: lines of comment, then the objects.

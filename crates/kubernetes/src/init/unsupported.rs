@@ -1,5 +1,7 @@
 //! Settings of the queue file that a scheduler cannot express, or handles differently.
 
+use std::collections::BTreeSet;
+
 use muster_model::queue::{Backfill, IdlePolicy, PlacementPolicy, PlannedRuntimes};
 use muster_model::{Protection, QueueSpec, QueueTree};
 
@@ -10,20 +12,23 @@ use super::{Plane, QueueFilesInput};
 pub(super) fn of(plane: Plane, input: &QueueFilesInput<'_>) -> Vec<String> {
     let queues = PlannedQueue::all(input.queues);
     let mut lines = of_tree(plane, input.queues);
-    let mut seldom = vec![(
+    let mut settings = vec![(
         queues.iter().any(|queue| !queue.spec.groups.is_empty()),
-        "`groups`: there are only namespaces, which are the `users` of a queue",
+        "`groups`: Kubernetes has only namespaces, the `users`; a queue with groups alone is open to all of them",
     )];
     if plane != Plane::Kueue {
         let is_closed = |queue: &PlannedQueue<'_>| {
             !queue.spec.users.is_empty() || !queue.spec.groups.is_empty()
         };
-        seldom.push((queues.iter().any(is_closed), "`users`: every namespace may use every queue"));
+        settings
+            .push((queues.iter().any(is_closed), "`users`: every namespace may use every queue"));
         let models = queues.iter().flat_map(|queue| queue.spec.quota.keys());
-        let models: std::collections::BTreeSet<_> = models.collect();
-        seldom.push((models.len() > 1, "`quota`: GPUs of all models count together"));
+        let models: BTreeSet<_> = models.collect();
+        settings.push((models.len() > 1, "`quota`: GPUs of all models count together"));
     }
-    lines.extend(seldom.into_iter().filter(|(is_set, _)| *is_set).map(|(_, line)| line.to_owned()));
+    lines.extend(
+        settings.into_iter().filter(|(is_set, _)| *is_set).map(|(_, line)| line.to_owned()),
+    );
     for queue in &queues {
         lines.extend(of_queue(plane, queue.spec).map(|line| format!("{}: {line}", queue.path)));
     }

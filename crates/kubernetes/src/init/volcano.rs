@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::flavor::Amount;
 use super::shares::{PlannedQueue, Shares};
-use super::{Amounts, CONFIG, NODE_LABELS, QUEUES, QueueFilesInput, TOPOLOGY, file, labels};
+use super::{
+    Amounts, CONFIG, NODE_LABELS, QUEUES, QueueFilesInput, TOPOLOGY, file, labels, object,
+};
 
 /// Queue above all queues, which Volcano creates.
 const ROOT: &str = "root";
@@ -92,12 +94,7 @@ fn queue(input: &QueueFilesInput<'_>, shares: &Shares<'_>, queue: &PlannedQueue<
     if kept > 0 {
         spec["guarantee"] = json!({"resource": gpus(shares, kept)});
     }
-    json!({
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": queue.name()},
-        "spec": spec,
-    })
+    object("scheduling.volcano.sh/v1beta1", "Queue", &queue.name(), &spec)
 }
 
 /// Returns what a queue gets back from others: its quota; without one its part, by weight, of what its parent owns
@@ -154,12 +151,9 @@ fn hyper_nodes(input: &QueueFilesInput<'_>) -> Vec<Value> {
                 }
                 Some(next) => below.into_iter().map(|one| member(next, one)).collect(),
             };
-            all.push(json!({
-                "apiVersion": "topology.volcano.sh/v1alpha1",
-                "kind": "HyperNode",
-                "metadata": {"name": hyper_node_name(level, domain)},
-                "spec": {"tier": tier, "tierName": level, "members": members},
-            }));
+            let spec = json!({"tier": tier, "tierName": level, "members": members});
+            let name = hyper_node_name(level, domain);
+            all.push(object("topology.volcano.sh/v1alpha1", "HyperNode", &name, &spec));
         }
     }
     all

@@ -229,8 +229,8 @@ pub async fn run(app: &App, args: &super::SimulateArgs) -> Result<u8> {
     let warned = App { global: app.global.clone(), ui: app.ui.once_warned() };
     let mut all = Vec::new();
     for point in points {
-        let teller = if all.is_empty() { app } else { &warned };
-        let given = setup(teller, args, schedulers.clone(), point)?;
+        let reader = if all.is_empty() { app } else { &warned };
+        let given = setup(reader, args, schedulers.clone(), point)?;
         if given.variants.len() > 1 && takes_one {
             return Err(Failure::usage(
                 "`--events-out` and `--at` take one cluster and one queue file",
