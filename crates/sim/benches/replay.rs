@@ -35,6 +35,15 @@ classes:
 - {name: node, weight: 20, gpus: 8, cpus: 64, runtime: {from: 30m, to: 6h}, overestimate: 4}
 - {name: gang, weight: 10, gpus: 8, cpus: 64, tasks: [2, 4, 8], runtime: {from: 30m, to: 6h}, overestimate: 4}
 ";
+/// Jobs that arrive within minutes and then wait for hours, on `BACKLOG_PROCS` GPUs.
+const BACKLOG: &str = "\
+jobs: 700
+every: 1s
+users: 20
+classes:
+- {name: any, weight: 1, gpus: 1, tasks: [1, 2, 3, 5, 8, 13, 21, 34, 50], runtime: {from: 10m, to: 10h}, overestimate: 4}
+";
+const BACKLOG_PROCS: u32 = 100;
 /// Default number of jobs of the recipe.
 const JOBS: u64 = 100_000;
 /// Number of runs, of which the fastest counts.
@@ -47,7 +56,7 @@ struct BenchCase {
     run: fn(u64) -> Option<(usize, Duration)>,
 }
 
-const CASES: [BenchCase; 3] = [
+const CASES: [BenchCase; 6] = [
     BenchCase {
         name: "kth-easy",
         what: "KTH-SP2, 100 processors, EASY",
@@ -62,6 +71,21 @@ const CASES: [BenchCase; 3] = [
         name: "fleet",
         what: "5,000 nodes, three quarters in use",
         run: |jobs| Some(fleet(jobs)),
+    },
+    BenchCase {
+        name: "conservative-175",
+        what: "175 waiting, conservative",
+        run: |_| Some(backlog(175)),
+    },
+    BenchCase {
+        name: "conservative-350",
+        what: "350 waiting, conservative",
+        run: |_| Some(backlog(350)),
+    },
+    BenchCase {
+        name: "conservative-700",
+        what: "700 waiting, conservative",
+        run: |_| Some(backlog(700)),
     },
 ];
 
@@ -89,7 +113,7 @@ fn main() -> ExitCode {
             Some((jobs, taken)) => {
                 let rate = jobs as f64 / taken.as_secs_f64();
                 println!(
-                    "{:<10} {:<36} {jobs:>9} jobs {:>8.3} s {rate:>9.0} jobs/s",
+                    "{:<16} {:<36} {jobs:>9} jobs {:>8.3} s {rate:>9.0} jobs/s",
                     row.name,
                     row.what,
                     taken.as_secs_f64()
@@ -97,7 +121,7 @@ fn main() -> ExitCode {
             }
             None => {
                 println!(
-                    "{:<10} {:<36} not measured: the public traces are not there",
+                    "{:<16} {:<36} not measured: the public traces are not there",
                     row.name, row.what
                 )
             }
@@ -118,13 +142,24 @@ fn usage(message: &str) -> ExitCode {
 fn flat(scheduler: FlatScheduler) -> Option<(usize, Duration)> {
     let (procs, file) = KTH;
     let load = FlatLoad::of(&public::jobs(file, TraceFormat::Swf)?, procs, Estimates::Requested);
-    let jobs: &[FlatJob] = &load.jobs;
+    Some(replay_flat(scheduler, procs, &load.jobs))
+}
+
+/// Replays a backlog with a reservation for every waiting job.
+fn backlog(jobs: u64) -> (usize, Duration) {
+    let recipe = parse_recipe(BACKLOG, None).expect("the recipe is right");
+    let trace: Vec<TraceJob> = generate(&recipe, 1, Some(jobs)).collect();
+    let load = FlatLoad::of(&trace, BACKLOG_PROCS, Estimates::Requested);
+    replay_flat(FlatScheduler::Conservative, BACKLOG_PROCS, &load.jobs)
+}
+
+fn replay_flat(scheduler: FlatScheduler, procs: u32, jobs: &[FlatJob]) -> (usize, Duration) {
     let began = own_time();
     let Ok(FlatRun::Engine(mut fleet)) = scheduler.begin(procs, jobs) else {
         panic!("the engine replays it")
     };
     replay(&mut fleet);
-    Some((jobs.len(), own_time() - began))
+    (jobs.len(), own_time() - began)
 }
 
 fn fleet(jobs: u64) -> (usize, Duration) {

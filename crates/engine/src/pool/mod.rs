@@ -17,6 +17,7 @@ pub(crate) mod scope;
 mod scratch;
 pub(crate) mod shape;
 pub(crate) mod topology;
+pub(crate) mod usage_timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -297,11 +298,7 @@ impl Pool {
         holding.end = end;
         self.ends.insert(end, holding.element, key);
         for task in holding.placement.iter() {
-            for hold in &mut self.nodes[task.node.0 as usize].holds {
-                if hold.key == key {
-                    hold.end = end;
-                }
-            }
+            self.nodes[task.node.0 as usize].move_end(key, end);
         }
     }
 

@@ -1,7 +1,9 @@
 //! One node: its capacity, what is held of it, and when that is released. Arithmetic only; which
 //! node is taken is decided in `plan`, and the indexes over nodes are in [`super::index`].
 
-use muster_model::{DeviceSet, Foreign, NodeSpec, Time};
+use std::sync::OnceLock;
+
+use muster_model::{DeviceSet, Foreign, NodeSpec, TaskPlacement, Time};
 use muster_policy::ModelId;
 use smallvec::SmallVec;
 
@@ -12,9 +14,13 @@ use super::availability::{Availability, PoolView};
 use super::ends::HoldingEnd;
 use super::scalars::Scalars;
 use super::scope::DomainId;
+use super::usage_timeline::{ScalarFit, UsageTimeline};
 
 /// Thousandths of one whole device.
 pub(crate) const WHOLE: u16 = 1000;
+
+/// Number of bookings of a node from which on its use over time is kept: fewer are added up faster.
+const MANY_BOOKINGS: usize = 4;
 
 /// A node of the cluster.
 #[derive(Clone, Debug)]
@@ -55,6 +61,8 @@ pub(crate) struct Node {
     pub(crate) bookings: Vec<NodeBooking>,
     /// Devices in any booking.
     pub(crate) booked: DeviceSet,
+    /// Use over time; made by the first look at many bookings, until the next change.
+    pub(crate) usage: OnceLock<Box<UsageTimeline>>,
     /// Device state that the indexes have, and whether it may be stale.
     pub(crate) published: IndexedState,
     pub(crate) is_stale: bool,
@@ -225,19 +233,33 @@ impl Node {
     /// interval. Exact over time: checked at its begin and at every begin of a booking, with
     /// holdings that have ended by then released.
     pub(crate) fn scalar_fits(&self, need: &Scalars, interval: Interval) -> u64 {
-        if self.availability.is_unavailable(interval.from, interval.until) {
-            return 0;
+        self.scalar_fit(need, interval).times
+    }
+
+    /// Does what [`Node::scalar_fits`] does, and says until when it cannot change if nothing fits.
+    pub(crate) fn scalar_fit(&self, need: &Scalars, interval: Interval) -> ScalarFit {
+        let Interval { now, from, until } = interval;
+        let from_then = |times| ScalarFit { times, blocked_until: from };
+        if self.availability.is_unavailable(from, until) {
+            return from_then(0);
         }
         if need.is_zero() {
-            return u64::MAX;
+            return from_then(u64::MAX);
         }
-        let mut fits = self.limit.fits(&self.used_at(interval.from, interval), need);
+        if self.bookings.len() >= MANY_BOOKINGS {
+            let usage = self.usage.get_or_init(|| {
+                Box::new(UsageTimeline::new(now, &self.used, &self.holds, &self.bookings))
+            });
+            debug_assert_eq!(usage.now(), now, "bookings are made and dropped within a pass");
+            return usage.fits(&self.limit, need, from, until);
+        }
+        let mut fits = self.limit.fits(&self.used_at(from, interval), need);
         for booking in &self.bookings {
-            if fits > 0 && interval.from < booking.start && booking.start < interval.until {
+            if fits > 0 && from < booking.start && booking.start < until {
                 fits = fits.min(self.limit.fits(&self.used_at(booking.start, interval), need));
             }
         }
-        fits
+        from_then(fits)
     }
 
     /// Returns the quantities held or booked at an instant of the interval.
@@ -295,6 +317,10 @@ impl Node {
         }
         self.touched = self.touched.or(devices);
         self.used.add(scalars, 1);
+        if let Some(usage) = self.usage.get_mut() {
+            let now = usage.now();
+            usage.add(now, end.at(now), scalars);
+        }
         match self.holds.iter_mut().rev().find(|hold| hold.key == key) {
             Some(hold) => {
                 hold.tasks += 1;
@@ -321,6 +347,9 @@ impl Node {
             .iter()
             .rposition(|hold| hold.key == key)
             .expect("released a holding that is not on the node");
+        if let Some(usage) = self.usage.get_mut() {
+            usage.sub(self.holds[at].end.at(usage.now()), scalars);
+        }
         self.holds[at].tasks -= 1;
         // A shared device counts as held by this holding until no task holds any of it; only future
         // intervals depend on that.
@@ -332,14 +361,64 @@ impl Node {
         }
     }
 
-    /// Recomputes `booked` after a change of the bookings.
-    pub(crate) fn refresh_booked(&mut self) {
-        self.booked = self.bookings.iter().fold(DeviceSet::EMPTY, |all, booking| {
-            all.or(booking.devices).or(booking
-                .shares
-                .iter()
-                .map(|(device, _)| usize::from(*device))
-                .collect())
-        });
+    /// Moves the end of a holding.
+    pub(crate) fn move_end(&mut self, key: HoldKey, end: HoldingEnd) {
+        self.usage.take();
+        self.holds.iter_mut().filter(|hold| hold.key == key).for_each(|hold| hold.end = end);
+    }
+
+    /// Adds a task to the newest booking, which is that of number `reservation`.
+    pub(crate) fn book(
+        &mut self,
+        reservation: u32,
+        (start, end): (Time, Time),
+        task: &TaskPlacement,
+        scalars: &Scalars,
+    ) {
+        if self.bookings.last().is_none_or(|last| last.reservation != reservation) {
+            self.bookings.push(NodeBooking {
+                reservation,
+                start,
+                end,
+                devices: DeviceSet::EMPTY,
+                shares: SmallVec::new(),
+                scalars: Scalars::default(),
+            });
+        }
+        let booking = self.bookings.last_mut().expect("pushed above");
+        let share = task.share.0 as u16;
+        if share == WHOLE {
+            booking.devices = booking.devices.or(task.devices);
+        } else {
+            booking.shares.extend(task.devices.iter().map(|device| (device as u16, share)));
+        }
+        booking.scalars.add(scalars, 1);
+        self.booked = self.booked.or(task.devices);
+        if let Some(usage) = self.usage.get_mut() {
+            usage.add(start, end, scalars);
+        }
+    }
+
+    /// Drops the newest booking if it is that of number `reservation`. Returns whether it was.
+    pub(crate) fn unbook(&mut self, reservation: u32) -> bool {
+        let is_newest = self.bookings.last().is_some_and(|last| last.reservation == reservation);
+        if is_newest {
+            self.bookings.pop();
+            self.usage.take();
+            self.booked = self.bookings.iter().fold(DeviceSet::EMPTY, |all, booking| {
+                let shared = booking.shares.iter().map(|(device, _)| usize::from(*device));
+                all.or(booking.devices).or(shared.collect())
+            });
+        }
+        is_newest
+    }
+
+    /// Drops all bookings. Returns whether there were any.
+    pub(crate) fn clear_bookings(&mut self) -> bool {
+        let had_any = !self.bookings.is_empty();
+        self.bookings.clear();
+        self.booked = DeviceSet::EMPTY;
+        self.usage.take();
+        had_any
     }
 }

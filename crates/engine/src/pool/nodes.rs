@@ -1,6 +1,8 @@
 //! Nodes join, change and come into service; everything derived from their capacity is recomputed
 //! here.
 
+use std::sync::OnceLock;
+
 use muster_model::{DeviceSet, Drain, Foreign, NodeId, NodeName, NodeSpec, Time};
 use muster_policy::ModelId;
 use smallvec::SmallVec;
@@ -180,6 +182,7 @@ impl Pool {
             holds: SmallVec::new(),
             bookings: Vec::new(),
             booked: DeviceSet::EMPTY,
+            usage: OnceLock::new(),
             published: IndexedState::default(),
             is_stale: false,
             cpu_only: None,

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use muster_model::{DeviceSet, ElementId, TaskPlacement, Time};
-use smallvec::SmallVec;
+use muster_model::{ElementId, TaskPlacement, Time};
 
 use super::ends::{HoldingEnd, HoldingEnds};
-use super::node::{Interval, NodeBooking, WHOLE};
-use super::scalars::Scalars;
+use super::node::Interval;
 use super::shape::Shape;
 use super::{Booking, HoldKey, Pool, ScratchMark, Undo};
 
@@ -111,10 +109,7 @@ impl Pool {
         self.booked_until.clear();
         for booking in &dropped {
             for task in booking.placement.iter() {
-                let node = &mut self.nodes[task.node.0 as usize];
-                if !node.bookings.is_empty() {
-                    node.bookings.clear();
-                    node.refresh_booked();
+                if self.nodes[task.node.0 as usize].clear_bookings() {
                     self.touch(task.node);
                 }
             }
@@ -125,26 +120,9 @@ impl Pool {
     fn enter_booking(&mut self, booking: Booking) {
         let reservation = self.bookings.len() as u32;
         for task in booking.placement.iter() {
-            let node = &mut self.nodes[task.node.0 as usize];
-            if node.bookings.last().is_none_or(|last| last.reservation != reservation) {
-                node.bookings.push(NodeBooking {
-                    reservation,
-                    start: booking.start,
-                    end: booking.end,
-                    devices: DeviceSet::EMPTY,
-                    shares: SmallVec::new(),
-                    scalars: Scalars::default(),
-                });
-            }
-            let entry = node.bookings.last_mut().expect("pushed above");
-            let share = task.share.0 as u16;
-            if share == WHOLE {
-                entry.devices = entry.devices.or(task.devices);
-            } else {
-                entry.shares.extend(task.devices.iter().map(|device| (device as u16, share)));
-            }
-            entry.scalars.add(&booking.shape.groups[usize::from(task.group)].scalars, 1);
-            node.refresh_booked();
+            let scalars = &booking.shape.groups[usize::from(task.group)].scalars;
+            let period = (booking.start, booking.end);
+            self.nodes[task.node.0 as usize].book(reservation, period, task, scalars);
             self.touch(task.node);
         }
         for (order, at) in
@@ -210,13 +188,13 @@ impl Pool {
     fn unbook(&mut self) {
         let booking = self.bookings.pop().expect("every logged booking exists");
         let reservation = self.bookings.len() as u32;
-        self.booked_from.retain(|(_, one)| *one != reservation);
-        self.booked_until.retain(|(_, one)| *one != reservation);
+        for (order, at) in
+            [(&mut self.booked_from, booking.start), (&mut self.booked_until, booking.end)]
+        {
+            order.remove(order.partition_point(|one| *one < (at, reservation)));
+        }
         for task in booking.placement.iter() {
-            let node = &mut self.nodes[task.node.0 as usize];
-            if node.bookings.last().is_some_and(|last| last.reservation == reservation) {
-                node.bookings.pop();
-                node.refresh_booked();
+            if self.nodes[task.node.0 as usize].unbook(reservation) {
                 self.touch(task.node);
             }
         }

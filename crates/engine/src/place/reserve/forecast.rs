@@ -18,6 +18,7 @@ use crate::pool::node::{Interval, Node, WHOLE};
 use crate::pool::scalars::Scalars;
 use crate::pool::scope::Scope;
 use crate::pool::shape::GroupNeed;
+use crate::pool::usage_timeline::ScalarFit;
 use crate::pool::{HoldKey, Pool};
 
 /// Cached list of future releases; see the module's description.
@@ -29,11 +30,17 @@ pub(crate) struct ReleaseForecast {
     releases: Vec<FutureRelease>,
     /// Cursor over the releases that are not listed yet.
     upcoming: UpcomingEnds,
+    /// True once all are listed.
+    lists_all: bool,
     /// Table of the last count; kept for its allocation.
     nodes: FxHashMap<NodeId, ForecastNode>,
     /// Lookahead steps of this round, of forecast and sweep.
     pub(crate) steps: usize,
 }
+
+/// Most nodes that are asked together until when they are blocked: on one machine, or a few, with
+/// many waiting jobs most edges are skipped.
+const MAX_ASKED: usize = 8;
 
 /// Number of tasks that nodes can host from some time on, for the requested duration.
 struct CapacityCount<'w> {
@@ -52,6 +59,8 @@ struct ForecastNode {
     /// and nothing is booked.
     used: Option<(Scalars, Option<HoldKey>)>,
     tasks: u32,
+    /// Time before which it takes no task, whatever is released by then.
+    blocked_until: Time,
 }
 
 impl ReleaseForecast {
@@ -106,6 +115,14 @@ impl ReleaseForecast {
                 }
                 self.steps += pool.nodes().len();
             }
+            // 4. Nothing changes while every node is known to take nothing.
+            if let Some(until) = count.blocked_until(pool) {
+                while self.release_after(pool, released).is_some_and(|release| release.at < until) {
+                    released += 1;
+                }
+                begins.skip_to(pool, until);
+                ends.skip_to(pool, until);
+            }
         };
         self.steps += released;
         self.nodes = count.nodes;
@@ -125,13 +142,17 @@ impl ReleaseForecast {
             self.valid_for = key;
             self.releases.clear();
             self.upcoming = UpcomingEnds::from(now);
+            self.lists_all = false;
         }
     }
 
     /// Returns the release at index `released`, listing more if needed.
     fn release_after(&mut self, pool: &Pool, released: usize) -> Option<FutureRelease> {
-        while self.releases.len() == released {
-            let (at, key) = self.upcoming.peek(pool.ends())?;
+        while self.releases.len() == released && !self.lists_all {
+            let Some((at, key)) = self.upcoming.peek(pool.ends()) else {
+                self.lists_all = true;
+                break;
+            };
             self.upcoming.pass();
             self.list_releases(pool, at, key);
         }
@@ -191,25 +212,35 @@ impl BookingEdges {
         }
     }
 
+    /// Returns all edges from the next on.
+    fn rest<'p>(&self, pool: &'p Pool) -> &'p [(Time, u32)] {
+        let all = if self.is_end { pool.booked_until() } else { pool.booked_from() };
+        &all[self.index..]
+    }
+
+    /// Returns the time at which an edge counts.
+    fn at(&self, (at, _): (Time, u32)) -> Time {
+        if self.is_end { at } else { Time(at.0 - self.duration.0 + 1) }
+    }
+
     /// Returns the time of the next edge.
     fn next(&self, pool: &Pool) -> Option<Time> {
-        if self.is_end {
-            pool.booked_until().get(self.index).map(|(at, _)| *at).filter(|at| *at < Time::NEVER)
-        } else {
-            pool.booked_from().get(self.index).map(|(at, _)| Time(at.0 - self.duration.0 + 1))
-        }
+        self.rest(pool).first().map(|edge| self.at(*edge)).filter(|at| *at < Time::NEVER)
+    }
+
+    /// Skips the edges before a time.
+    fn skip_to(&mut self, pool: &Pool, until: Time) {
+        self.index += self.rest(pool).partition_point(|edge| self.at(*edge) < until);
     }
 
     /// Recounts the nodes of all bookings with an edge at `from`. Returns the number of nodes.
     fn pass(&mut self, pool: &Pool, from: Time, count: &mut CapacityCount<'_>) -> usize {
         let mut steps = 0;
         while self.next(pool) == Some(from) {
-            let (_, booking) =
-                if self.is_end { pool.booked_until() } else { pool.booked_from() }[self.index];
+            let (_, booking) = self.rest(pool)[0];
             let placement = &pool.bookings()[booking as usize].placement;
             for tasks in placement.chunk_by(|task, next| task.node == next.node) {
-                count.recount_node(pool, tasks[0].node, from);
-                steps += 1;
+                steps += usize::from(count.recount_node(pool, tasks[0].node, from));
             }
             self.index += 1;
         }
@@ -265,6 +296,16 @@ impl<'w> CapacityCount<'w> {
         self.sum >= u64::from(self.group().tasks)
     }
 
+    /// Returns the time before which no node takes a task, whatever is released by then; `None` if
+    /// that is not known of all, or there are too many nodes to ask each time.
+    fn blocked_until(&self, pool: &Pool) -> Option<Time> {
+        let all = pool.nodes().len();
+        if self.sum > 0 || all > MAX_ASKED || self.nodes.len() < all {
+            return None;
+        }
+        self.nodes.values().map(|node| node.blocked_until).min()
+    }
+
     /// Counts a release. Returns whether it is on a node that the gang may use.
     fn release(&mut self, pool: &Pool, release: &FutureRelease) -> bool {
         if !self.request.node_filter.admits(pool, release.node) {
@@ -272,9 +313,13 @@ impl<'w> CapacityCount<'w> {
         }
         let node = pool.node(release.node);
         match self.group().devices {
-            _ if !is_unreserved(node) => self.recount_node(pool, release.node, release.at),
+            _ if !is_unreserved(node) => {
+                self.recount_node(pool, release.node, release.at);
+            }
             0 => self.release_quantities(node, release),
-            _ if release.is_partial => self.recount_node(pool, release.node, release.at),
+            _ if release.is_partial => {
+                self.recount_node(pool, release.node, release.at);
+            }
             _ => {
                 let before = self
                     .nodes
@@ -290,7 +335,12 @@ impl<'w> CapacityCount<'w> {
     /// Counts released quantities for a request without devices, on a node without other changes.
     fn release_quantities(&mut self, node: &Node, release: &FutureRelease) {
         let group = &self.request.shape.groups[0];
-        let new = || ForecastNode { free: DeviceSet::EMPTY, used: None, tasks: 0 };
+        let new = || ForecastNode {
+            free: DeviceSet::EMPTY,
+            used: None,
+            tasks: 0,
+            blocked_until: release.at,
+        };
         let forecast = self.nodes.entry(release.node).or_insert_with(new);
         let (used, last) = forecast.used.get_or_insert_with(|| (node.used.clone(), None));
         // A gang of several groups may be listed twice for a node; it releases everything at once.
@@ -305,24 +355,29 @@ impl<'w> CapacityCount<'w> {
         forecast.tasks = tasks;
     }
 
-    /// Recounts a node as it will be at `from`.
-    fn recount_node(&mut self, pool: &Pool, id: NodeId, from: Time) {
-        if self.request.node_filter.admits(pool, id) {
-            let node = pool.node(id);
-            let interval = self.interval_from(from);
-            let is_now = from == self.now && is_unreserved(node);
-            let free = match self.group().devices {
-                0 => DeviceSet::EMPTY,
-                _ if is_now => node.free(),
-                _ => node.free_during(interval),
-            };
-            self.set(node, id, free, interval);
+    /// Recounts a node as it will be at `from`, unless it is known to take nothing then. Returns
+    /// whether it was recounted.
+    fn recount_node(&mut self, pool: &Pool, id: NodeId, from: Time) -> bool {
+        let is_blocked = self.nodes.get(&id).is_some_and(|known| from < known.blocked_until);
+        if is_blocked || !self.request.node_filter.admits(pool, id) {
+            return false;
         }
+        let node = pool.node(id);
+        let interval = self.interval_from(from);
+        let is_now = from == self.now && is_unreserved(node);
+        let free = match self.group().devices {
+            0 => DeviceSet::EMPTY,
+            _ if is_now => node.free(),
+            _ => node.free_during(interval),
+        };
+        self.set(node, id, free, interval);
+        true
     }
 
     fn set(&mut self, node: &Node, id: NodeId, free: DeviceSet, interval: Interval) {
-        let tasks = tasks_on_node(node, self.group(), free, interval);
-        let known = self.nodes.insert(id, ForecastNode { free, used: None, tasks });
+        let (tasks, blocked_until) = tasks_on_node(node, self.group(), free, interval);
+        let forecast = ForecastNode { free, used: None, tasks, blocked_until };
+        let known = self.nodes.insert(id, forecast);
         self.sum = self.sum + u64::from(tasks) - known.map_or(0, |known| u64::from(known.tasks));
     }
 }
@@ -333,8 +388,13 @@ fn is_unreserved(node: &Node) -> bool {
 }
 
 /// Returns how many tasks of a group a node takes with these devices free, whatever the model
-/// choice.
-fn tasks_on_node(node: &Node, group: &GroupNeed, free: DeviceSet, interval: Interval) -> u32 {
+/// choice, and the time before which it takes none.
+fn tasks_on_node(
+    node: &Node,
+    group: &GroupNeed,
+    free: DeviceSet,
+    interval: Interval,
+) -> (u32, Time) {
     let by_gpu = match group.devices {
         0 => group.tasks,
         devices => {
@@ -343,16 +403,15 @@ fn tasks_on_node(node: &Node, group: &GroupNeed, free: DeviceSet, interval: Inte
         }
     };
     if by_gpu < group.per_node.unwrap_or(1) {
-        return 0;
+        return (0, interval.from);
     }
     // Without bookings, present use is at least the use then.
     let by_now = if is_unreserved(node) { node.limit.fits(&node.used, &group.scalars) } else { 0 };
-    let tasks = if by_now >= u64::from(by_gpu) {
-        by_now
-    } else {
-        node.scalar_fits(&group.scalars, interval)
-    };
-    round_to_blocks(group, tasks.min(u64::from(by_gpu)))
+    if by_now >= u64::from(by_gpu) {
+        return (round_to_blocks(group, u64::from(by_gpu)), interval.from);
+    }
+    let ScalarFit { times, blocked_until } = node.scalar_fit(&group.scalars, interval);
+    (round_to_blocks(group, times.min(u64::from(by_gpu))), blocked_until)
 }
 
 /// Rounds a number of tasks down to whole blocks, where the group has blocks.

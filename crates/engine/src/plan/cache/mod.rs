@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | a class does not fit ([`classes`]) | holdings | [`PlanCache::release_holdings`] |
 //! | a class does not fit because of reservations | reservations of the round | a new round |
-//! | the earliest future start ([`reservations`]) | both | either |
+//! | the earliest future start ([`reservations`]) | holdings, reservations before it | either |
 //! | limits or quota refuse ([`limits`]) | the policy's counters | [`PlanCache::release_counters`] |
 //!
 //! **Within a round nothing is released**, so what did not fit does not fit later, nor for longer.
@@ -129,10 +129,10 @@ impl PlanCache {
             self.epochs.holdings = self.epochs.next();
         }
         // Reservations also require that no end has passed.
-        if !is_unchanged || !pool.ends().are_after(now) || !self.reservations.are_after(now) {
-            self.reservations.clear();
-        }
-        self.begin_round();
+        let are_ahead = pool.ends().are_after(now) && self.reservations.are_after(now);
+        self.reservations.begin_pass(is_unchanged && are_ahead);
+        self.epochs.round = self.epochs.next();
+        self.limits.begin_round();
     }
 
     /// Begins a round: a class that was blocked only by reservations may fit.
