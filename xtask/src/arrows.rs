@@ -15,19 +15,23 @@ use crate::cargo;
 pub const GOLDEN: &str = "docs/arrows.txt";
 
 /// Crates without I/O, clock, environment, threads and random numbers.
-pub const PURE: [&str; 13] = [
+pub const PURE: [&str; 17] = [
     "advise",
+    "determined",
+    "document",
     "doctor",
     "engine",
     "kubernetes",
     "model",
     "policy",
+    "ray",
     "report",
     "runtime",
     "scheduler",
     "sim",
     "slurm",
     "spec",
+    "sweep",
     "testkit",
 ];
 

@@ -1,6 +1,6 @@
 //! Report of an import: the resulting job, the mapping of each option of a script or field of an
-//! object, the programs that it starts, and findings. `slurm` parses scripts and `kubernetes` objects;
-//! this module holds only values.
+//! object, the programs that it starts, and findings. `slurm` parses scripts, `kubernetes` objects and
+//! `determined` experiments; this module holds only values.
 
 use std::collections::BTreeMap;
 
@@ -38,6 +38,8 @@ pub enum ImportSource {
     Slurm,
     /// Kubernetes: objects such as Jobs.
     Kubernetes,
+    /// Determined: the configuration of an experiment.
+    Determined,
 }
 
 /// Option of a script or field of an object, and its mapping.
@@ -97,6 +99,8 @@ pub enum LaunchMode {
     Exported,
     /// Every task runs the command of its container.
     Containers,
+    /// Every trial of an experiment runs its entry point.
+    Trials,
     /// Every task is a node of a Ray cluster, on which the first runs what is left of the body.
     Ray,
 }

@@ -37,7 +37,7 @@ pub fn import(report: &ImportReport, context: RenderContext) -> String {
             count(same as u64, "option"),
             of(ImportOutcome::Raw).count(),
         ),
-        ImportSource::Kubernetes => {
+        ImportSource::Kubernetes | ImportSource::Determined => {
             writeln!(
                 text,
                 "{file}: {} are in the job, {lost} not mapped",

@@ -27,6 +27,7 @@ mod environments;
 mod first_minute;
 mod home;
 mod import;
+mod import_determined;
 mod import_kubernetes;
 mod import_slurm;
 mod init_hybrid;

@@ -55,7 +55,7 @@ fn resources(object: &mut ImportedObject, at: &str, job: &mut JobDraft, task: &m
     for part in ["limits", "requests"] {
         let part_at = format!("{at}/resources/{part}");
         for (name, amount) in object.texts(&part_at) {
-            let at = super::document::child(&part_at, &name);
+            let at = muster_document::child(&part_at, &name);
             let is_limit = part == "limits";
             match name.as_str() {
                 "cpu" => cpus(object, &at, &amount, is_limit, task),

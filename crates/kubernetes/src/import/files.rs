@@ -1,11 +1,11 @@
 //! Files that `muster export` sends with a job: what copies them is left out, and the job names their
 //! folder again. The files themselves stay in their ConfigMap.
 
-use super::document::child;
 use super::draft::JobDraft;
 use super::object::ImportedObject;
 use crate::names;
 use crate::render::{COPY, SENT, WORKDIR, is_copier};
+use muster_document::child;
 
 /// Folder of a job whose ConfigMap names none.
 const HERE: &str = ".";

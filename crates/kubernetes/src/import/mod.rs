@@ -4,7 +4,6 @@
 mod around;
 mod command;
 mod container;
-mod document;
 mod draft;
 mod files;
 mod finding;
@@ -35,10 +34,10 @@ use serde_json::Value;
 
 pub use rules::ids;
 
-use document::Document;
 use draft::JobDraft;
 use finding::ObjectFacts;
 use found::FoundJob;
+use muster_document::Document;
 use object::ImportedObject;
 
 /// Error of importing objects.
@@ -89,7 +88,7 @@ pub fn import(
     nodes: Option<&[NodeSpec]>,
 ) -> Result<ImportReport, NotImported> {
     // 1. Read the objects, and those of lists.
-    let documents = document::documents(text).map_err(NotImported::NotYaml)?;
+    let documents = muster_document::documents(text).map_err(NotImported::NotYaml)?;
     let mut documents: Vec<Document> = documents.into_iter().flat_map(items).collect();
     let train_jobs = train_job::resolve(&mut documents);
     let mut objects: Vec<ImportedObject> = documents.into_iter().map(ImportedObject::new).collect();

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use muster_model::imported::{ImportOutcome, ImportedOption};
 use serde_json::Value;
 
-use super::document::{Document, child};
 use super::reasons;
+use muster_document::{Document, child};
 
 /// Longest value that is shown with the name of its field.
 const LONGEST: usize = 60;
@@ -262,8 +262,8 @@ fn path(at: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::documents;
     use super::*;
+    use muster_document::documents;
 
     #[test]
     fn what_has_no_note_is_not_converted() {

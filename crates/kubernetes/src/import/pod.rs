@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::command::{self, OwnNames};
 use super::container;
-use super::document::child;
 use super::draft::{GroupDraft, JobDraft};
 use super::files;
 use super::object::ImportedObject;
@@ -14,6 +13,7 @@ use crate::group::is_gang_key;
 use crate::names;
 use crate::node::is_gpu;
 use crate::span;
+use muster_document::child;
 
 /// A role's pods, as the object describes them.
 pub(super) struct PodTemplate<'a> {

@@ -4,13 +4,13 @@
 use muster_model::payload::RUNTIME_ENV_FIELDS;
 use serde_json::Value;
 
-use super::document::child;
 use super::draft::{JobDraft, ProgramDraft, RayDraft};
 use super::found::{FoundJob, RayFacts, RayGroup, role};
 use super::object::ImportedObject;
 use super::pod::PodTemplate;
 use super::reasons::SECRET;
 use crate::names;
+use muster_document::child;
 
 /// Share of a node's memory for its object store: the default of a job.
 const OBJECT_STORE_PERCENT: u64 = 30;
@@ -276,7 +276,7 @@ fn of_kuberay(object: &mut ImportedObject, template: &str) {
 fn runtime_env(object: &mut ImportedObject, found: &mut FoundJob) {
     let at = "/spec/runtimeEnvYAML";
     let Some(text) = object.peek_text(at) else { return };
-    let read = super::document::documents(text).ok().and_then(|mut documents| documents.pop());
+    let read = muster_document::documents(text).ok().and_then(|mut documents| documents.pop());
     match read.map(|document| document.value).filter(Value::is_object) {
         Some(mut value) => {
             let mut unknown = Vec::new();

@@ -4,12 +4,12 @@
 use muster_model::Replicas;
 use serde_json::json;
 
-use super::document::child;
 use super::draft::{ProgramDraft, ServiceDraft};
 use super::found::{FoundJob, merge_equal, role};
 use super::object::ImportedObject;
 use super::pod::PodTemplate;
 use crate::names;
+use muster_document::child;
 
 /// Programs that are a notebook server, as they are named in commands and images.
 const NOTEBOOKS: [&str; 4] = ["jupyter", "notebook", "code-server", "rstudio"];

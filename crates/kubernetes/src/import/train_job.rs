@@ -4,11 +4,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::document::Document;
 use super::found::{FoundJob, TrainerFacts, role};
 use super::mpi;
 use super::object::{COPY, ImportedObject, scalar};
 use super::pod::PodTemplate;
+use muster_document::Document;
 
 /// Kind of a runtime that a reference without a kind means.
 const RUNTIME: &str = "ClusterTrainingRuntime";

@@ -221,7 +221,8 @@ impl BodyTranslation {
             | LaunchMode::Roles
             | LaunchMode::Exported
             | LaunchMode::Ray
-            | LaunchMode::Containers => Vec::new(),
+            | LaunchMode::Containers
+            | LaunchMode::Trials => Vec::new(),
         };
         Self {
             how,

@@ -1,5 +1,5 @@
-//! `muster import`: converts sbatch scripts and objects of Kubernetes to job files, and Slurm
-//! configurations to cluster and queue files.
+//! `muster import`: converts sbatch scripts, objects of Kubernetes and experiments of Determined to job files,
+//! and Slurm configurations to cluster and queue files.
 
 pub mod script;
 mod slurm_conf;
@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use crate::app::App;
 
-/// Convert an sbatch script or Kubernetes objects to a job file and report problems in it; or
-/// convert a Slurm configuration to a cluster file and a queue file
+/// Convert an sbatch script, Kubernetes objects or an experiment of Determined to a job file and report problems
+/// in it; or convert a Slurm configuration to a cluster file and a queue file
 ///
 /// Every `#SBATCH` option becomes a field of the job, is passed on to sbatch, or is listed with the
 /// reason why it cannot be converted. Files with `apiVersion` are objects of Kubernetes, of which
@@ -17,7 +17,7 @@ use crate::app::App;
 /// file goes to stdout, everything else to stderr.
 /// Nothing is run; neither Slurm nor a cluster is needed. With --slurm-conf the configuration of a cluster is
 /// converted in place of a script, and settings that a queue file cannot express are listed. See
-/// docs/slurm.md and docs/kubernetes.md.
+/// docs/slurm.md, docs/kubernetes.md and docs/determined.md.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = script::EXAMPLES)]
 pub struct ImportArgs {

@@ -1,6 +1,6 @@
-//! `muster import FILE`: converts an sbatch script, or objects of Kubernetes, to a job file.
-//! `muster-slurm` and `muster-kubernetes` do the conversion; here the job file is checked by the parser
-//! that `muster run` uses.
+//! `muster import FILE`: converts an sbatch script, objects of Kubernetes, or an experiment of Determined to a
+//! job file. `muster-slurm`, `muster-kubernetes` and `muster-determined` do the conversion; here the job file is
+//! checked by the parser that `muster run` uses.
 
 use std::path::{Path, PathBuf};
 
@@ -36,13 +36,14 @@ Examples:
   muster import train.sbatch -- config.yaml 7 > train.yaml
   muster import job.yaml --cluster cluster.yaml > train.yaml
   kubectl get jobset train -o yaml | muster import - > train.yaml
+  muster import adaptive.yaml > sweep.yaml
   muster import --slurm-conf /etc/slurm --sacctmgr accounts.cfg -o mine
   muster import train.sbatch --json | jq '.findings[] | {rule, line, cure}'";
 
 /// Options for a script, or for objects.
 #[derive(Debug, clap::Args)]
 pub struct ScriptArgs {
-    /// sbatch script, or objects of Kubernetes in YAML or JSON; `-` is stdin
+    /// sbatch script, objects of Kubernetes in YAML or JSON, or an experiment of Determined; `-` is stdin
     #[arg(value_name = "FILE", required_unless_present = "slurm_conf")]
     script: Option<PathBuf>,
     /// Write the job file to this file; `-` is stdout, the default; with --slurm-conf: write both
@@ -94,6 +95,8 @@ pub fn run(app: &App, args: &ScriptArgs) -> Result<u8> {
     let (name, source) = text(path, MAX_BYTES)?;
     let mut report = if muster_kubernetes::import::is_objects(&source) {
         of_objects(args, &source, &name)?
+    } else if muster_determined::is_experiment(&source) {
+        of_experiment(args, &source, &name)?
     } else {
         let given = ImportInput { arguments: args.arguments.clone(), cures: args.cure.clone() };
         convert(app, &source, &name, &given)?
@@ -142,16 +145,7 @@ pub fn convert(app: &App, script: &str, name: &str, given: &ImportInput) -> Resu
 
 /// Converts objects of Kubernetes and checks the resulting job file.
 fn of_objects(args: &ScriptArgs, source: &str, name: &str) -> Result<ImportReport> {
-    for (option, is_given) in
-        [("--cure", !args.cure.is_empty()), ("--", !args.arguments.is_empty())]
-    {
-        if is_given {
-            return Err(Failure::usage(format!(
-                "{option} is for scripts, but {name} holds objects of Kubernetes"
-            ))
-            .into());
-        }
-    }
+    refuse_script_options(args, name, "objects of Kubernetes")?;
     let cluster = args.cluster.as_deref().map(read_cluster).transpose()?;
     let nodes = cluster.as_ref().map(|cluster| &cluster.nodes[..]);
     let report = muster_kubernetes::import::import(source, name, nodes).map_err(|error| {
@@ -159,6 +153,34 @@ fn of_objects(args: &ScriptArgs, source: &str, name: &str) -> Result<ImportRepor
     })?;
     check(&report)?;
     Ok(report)
+}
+
+/// Converts an experiment of Determined and checks the resulting job file.
+fn of_experiment(args: &ScriptArgs, source: &str, name: &str) -> Result<ImportReport> {
+    refuse_script_options(args, name, "an experiment of Determined")?;
+    if args.cluster.is_some() {
+        let message = "--cluster is for objects of Kubernetes";
+        return Err(Failure::usage(format!("{message}, but {name} holds an experiment")).into());
+    }
+    let report = muster_determined::import(source, name).map_err(|error| {
+        Failure::usage(format!("cannot import {name}: {error}")).hint(error.hint())
+    })?;
+    check(&report)?;
+    Ok(report)
+}
+
+/// Returns an error if an option is given that only scripts have.
+fn refuse_script_options(args: &ScriptArgs, name: &str, what: &str) -> Result<(), Failure> {
+    for (option, is_given) in
+        [("--cure", !args.cure.is_empty()), ("--", !args.arguments.is_empty())]
+    {
+        if is_given {
+            return Err(Failure::usage(format!(
+                "{option} is for scripts, but {name} holds {what}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn read_cluster(path: &Path) -> Result<Cluster> {

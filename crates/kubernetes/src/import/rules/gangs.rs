@@ -2,9 +2,9 @@
 
 use muster_model::check::Severity;
 
-use super::super::document::child;
 use super::super::finding::{ObjectFacts, ObjectRule, RuleHit};
 use crate::names;
+use muster_document::child;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {

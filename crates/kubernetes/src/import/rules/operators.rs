@@ -3,12 +3,12 @@
 
 use muster_model::check::Severity;
 
-use super::super::document::child;
 use super::super::draft::ProgramDraft;
 use super::super::finding::{ObjectFacts, ObjectRule, RuleHit};
 use super::super::found::FoundJob;
 use super::super::launch::launcher;
 use crate::names;
+use muster_document::child;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use muster_model::check::Severity;
 use serde_json::Value;
 
-use super::super::document::child;
 use super::super::finding::{ObjectFacts, ObjectRule, RoleFacts, RuleHit};
 use super::super::found::FoundJob;
 use super::super::object::ImportedObject;
@@ -14,6 +13,7 @@ use crate::kueue::{GROUP, defect};
 use crate::names;
 use crate::node::is_gpu;
 use crate::quantity::units;
+use muster_document::child;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {

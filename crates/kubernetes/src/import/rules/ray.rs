@@ -3,11 +3,11 @@
 
 use muster_model::check::Severity;
 
-use super::super::document::child;
 use super::super::finding::{ObjectFacts, ObjectRule, RuleHit};
 use super::super::found::FoundJob;
 use super::super::object::ImportedObject;
 use crate::names;
+use muster_document::child;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {

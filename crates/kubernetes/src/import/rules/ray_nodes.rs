@@ -3,13 +3,13 @@
 
 use muster_model::check::Severity;
 
-use super::super::document::child;
 use super::super::finding::{ObjectFacts, ObjectRule, RuleHit};
 use super::super::found::RayGroup;
 use super::ray::{Cluster, clusters};
 use crate::node::is_gpu;
 use crate::quantity;
 use crate::render::version_of_image;
+use muster_document::child;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {

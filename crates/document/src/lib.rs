@@ -1,4 +1,7 @@
-//! Documents of YAML or JSON with the line of each value. It does not know what they mean.
+//! Documents of YAML or JSON with the line of each value, for importers that say what became of each field.
+//! They do not know what the values mean. Text in, values out.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +12,11 @@ use serde_saphyr::Spanned;
 
 /// A document, and where its values are written.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Document {
-    pub(super) value: Value,
+pub struct Document {
+    /// Values, without their places.
+    pub value: Value,
     /// Line from 1, by JSON pointer (RFC 6901): of the key in a mapping, of the value in a list.
-    pub(super) lines: BTreeMap<String, u32>,
+    pub lines: BTreeMap<String, u32>,
 }
 
 /// Parses all documents of a text; empty ones are left out.
@@ -20,7 +24,7 @@ pub(super) struct Document {
 /// # Errors
 ///
 /// Why the text is neither YAML nor JSON, with its place.
-pub(super) fn documents(text: &str) -> Result<Vec<Document>, String> {
+pub fn documents(text: &str) -> Result<Vec<Document>, String> {
     let nodes: Vec<Spanned<Node>> =
         serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
     let documents = nodes.into_iter().map(|node| {
@@ -33,7 +37,8 @@ pub(super) fn documents(text: &str) -> Result<Vec<Document>, String> {
 }
 
 /// Returns the pointer of an entry.
-pub(super) fn child(parent: &str, key: &str) -> String {
+#[must_use]
+pub fn child(parent: &str, key: &str) -> String {
     format!("{parent}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
