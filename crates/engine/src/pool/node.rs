@@ -248,7 +248,9 @@ impl Node {
         }
         if self.bookings.len() >= MANY_BOOKINGS {
             let usage = self.usage.get_or_init(|| {
-                Box::new(UsageTimeline::new(now, &self.used, &self.holds, &self.bookings))
+                let held = self.holds.iter().map(|hold| (hold.end.at(now), &hold.scalars));
+                let booked = self.bookings.iter().map(|one| (one.start, one.end, &one.scalars));
+                Box::new(UsageTimeline::new(now, &self.used, held, booked))
             });
             debug_assert_eq!(usage.now(), now, "bookings are made and dropped within a pass");
             return usage.fits(&self.limit, need, from, until);

@@ -4,7 +4,6 @@
 
 use muster_model::Time;
 
-use super::node::{NodeBooking, NodeHold};
 use super::scalars::Scalars;
 
 /// Use of one node over time, as seen from one instant.
@@ -19,29 +18,29 @@ pub(crate) struct UsageTimeline {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScalarFit {
     pub(crate) times: u64,
-    /// Where it does not fit at all: the instant before which no later begin helps, as far as known.
-    /// The begin of the interval otherwise.
+    /// Instant before which no later begin helps, as far as known, where it does not fit at all; the begin
+    /// of the interval otherwise.
     pub(crate) blocked_until: Time,
 }
 
 impl UsageTimeline {
-    /// Adds up holdings and bookings. `used` is held now, by `holds` together.
-    pub(crate) fn new(
+    /// Adds up the use of a node. `used` is held now; `held` has the end of each holding, later than now,
+    /// and `booked` begin and end of each booking.
+    pub(crate) fn new<'a>(
         now: Time,
         used: &Scalars,
-        holds: &[NodeHold],
-        bookings: &[NodeBooking],
+        held: impl Iterator<Item = (Time, &'a Scalars)>,
+        booked: impl Iterator<Item = (Time, Time, &'a Scalars)>,
     ) -> Self {
-        let mut ends: Vec<(Time, &Scalars)> =
-            holds.iter().map(|hold| (hold.end.at(now), &hold.scalars)).collect();
+        let mut ends: Vec<(Time, &Scalars)> = held.filter(|(end, _)| *end < Time::NEVER).collect();
         ends.sort_unstable_by_key(|(end, _)| *end);
         let mut timeline = Self { now, steps: vec![(now, used.clone())] };
-        for (end, scalars) in ends.into_iter().filter(|(end, _)| *end < Time::NEVER) {
+        for (end, scalars) in ends {
             let at = timeline.step_from(end);
             timeline.steps[at].1.sub(scalars);
         }
-        for booking in bookings {
-            timeline.add(booking.start, booking.end, &booking.scalars);
+        for (start, end, scalars) in booked {
+            timeline.add(start, end, scalars);
         }
         timeline
     }
@@ -110,83 +109,57 @@ impl UsageTimeline {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::DeviceSet;
     use proptest::prelude::*;
-    use smallvec::SmallVec;
 
     use super::*;
-    use crate::pool::HoldKey;
-    use crate::pool::ends::HoldingEnd;
 
     const NOW: u64 = 10;
     const LAST: u64 = 40;
+
+    /// Use from an instant to another.
+    type Use = (Time, Time, Scalars);
 
     fn amount(cpus: u64) -> Scalars {
         Scalars { cpus, memory: 3 * cpus, extras: vec![(1, cpus)] }
     }
 
-    fn hold(key: u32, end: HoldingEnd, cpus: u64) -> NodeHold {
-        let (key, devices, scalars) = (HoldKey(key), DeviceSet::EMPTY, amount(cpus));
-        NodeHold { key, end, tasks: 1, devices, scalars }
+    /// Returns uses that begin at any of these instants; length 0 is without end.
+    fn uses(begin: impl Strategy<Value = u64>) -> impl Strategy<Value = Use> {
+        (begin, 0..12_u64, 0..4_u64).prop_map(|(start, length, cpus)| {
+            let end = if length == 0 { Time::NEVER } else { Time(start + length) };
+            (Time(start), end, amount(cpus))
+        })
     }
 
-    fn booking(reservation: u32, start: u64, end: Time, cpus: u64) -> NodeBooking {
-        NodeBooking {
-            reservation,
-            start: Time(start),
-            end,
-            devices: DeviceSet::EMPTY,
-            shares: SmallVec::new(),
-            scalars: amount(cpus),
-        }
-    }
-
-    fn hold_end() -> impl Strategy<Value = HoldingEnd> {
-        prop_oneof![
-            (0..LAST).prop_map(|at| HoldingEnd::At(Time(at))),
-            (0..20_u64).prop_map(|span| HoldingEnd::After(muster_model::Span(span))),
-            Just(HoldingEnd::Never),
-        ]
-    }
-
-    fn booking_end(start: u64, length: u64) -> Time {
-        if length == 0 { Time::NEVER } else { Time(start + length) }
+    fn list(all: &[Use]) -> impl Iterator<Item = (Time, Time, &Scalars)> {
+        all.iter().map(|(start, end, scalars)| (*start, *end, scalars))
     }
 
     proptest! {
-        /// Compares each interval with a sum over all holdings and bookings at each of its instants.
+        /// Compares each interval with a sum over everything that is in use at each of its instants.
         #[test]
         fn a_look_counts_what_is_used_at_each_instant(
-            holds in prop::collection::vec((hold_end(), 0..4_u64), 0..6),
-            bookings in prop::collection::vec((NOW..LAST, 0..12_u64, 0..4_u64), 0..6),
-            added in prop::collection::vec((NOW..LAST, 0..12_u64, 0..4_u64), 0..3),
+            mut held in prop::collection::vec(uses(Just(NOW)), 0..6),
+            booked in prop::collection::vec(uses(NOW..LAST), 0..6),
+            added in prop::collection::vec(uses(NOW..LAST), 0..3),
             released in 0..6_usize,
         ) {
-            let now = Time(NOW);
-            let mut holds: Vec<NodeHold> = (0..).zip(holds)
-                .map(|(key, (end, cpus))| hold(key, end, cpus)).collect();
-            let mut bookings: Vec<NodeBooking> = (0..).zip(bookings)
-                .map(|(at, (start, length, cpus))| booking(at, start, booking_end(start, length), cpus))
-                .collect();
             let mut used = Scalars::default();
-            holds.iter().for_each(|hold| used.add(&hold.scalars, 1));
-            let mut timeline = UsageTimeline::new(now, &used, &holds, &bookings);
-            for (start, length, cpus) in added {
-                let end = booking_end(start, length);
-                timeline.add(Time(start), end, &amount(cpus));
-                bookings.push(booking(100, start, end, cpus));
+            held.iter().for_each(|(.., scalars)| used.add(scalars, 1));
+            let ends = held.iter().map(|(_, end, scalars)| (*end, scalars));
+            let mut timeline = UsageTimeline::new(Time(NOW), &used, ends, list(&booked));
+            list(&added).for_each(|(start, end, scalars)| timeline.add(start, end, scalars));
+            if released < held.len() {
+                let (_, end, scalars) = held.remove(released);
+                timeline.sub(end, &scalars);
             }
-            if released < holds.len() {
-                let gone = holds.remove(released);
-                timeline.sub(gone.end.at(now), &gone.scalars);
-            }
-            let (limit, need) = (amount(20), amount(3));
+            let limit = amount(20);
+            let need = amount(3);
             let free_at = |at: u64| {
                 let mut used = Scalars::default();
-                let held = holds.iter().filter(|hold| hold.end.at(now) > Time(at));
-                held.for_each(|hold| used.add(&hold.scalars, 1));
-                let booked = bookings.iter().filter(|one| one.start <= Time(at) && Time(at) < one.end);
-                booked.for_each(|one| used.add(&one.scalars, 1));
+                list(&held).chain(list(&booked)).chain(list(&added))
+                    .filter(|(start, end, _)| *start <= Time(at) && Time(at) < *end)
+                    .for_each(|(.., scalars)| used.add(scalars, 1));
                 limit.fits(&used, &need)
             };
             for from in NOW..LAST + 15 {
@@ -194,11 +167,10 @@ mod tests {
                     let fit = timeline.fits(&limit, &need, Time(from), Time(until));
                     let expected = (from..until).map(free_at).min();
                     prop_assert_eq!(Some(fit.times), expected, "{} to {}", from, until);
-                    let blocked = (from..fit.blocked_until.0.min(LAST + 20)).collect::<Vec<_>>();
                     // No later begin in that time has an interval of this length that fits.
-                    for begin in blocked {
-                        let length = until - from;
-                        prop_assert_eq!((begin..begin + length).map(free_at).min(), Some(0));
+                    for begin in from..fit.blocked_until.0.min(LAST + 20) {
+                        let end = begin + until - from;
+                        prop_assert_eq!((begin..end).map(free_at).min(), Some(0));
                     }
                 }
             }
