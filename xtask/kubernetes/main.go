@@ -21,6 +21,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
 	"muster/kubernetes/certificates"
+	"muster/kubernetes/coredns"
 	"muster/kubernetes/fakedriver"
 	"muster/kubernetes/fakegpus"
 	"muster/kubernetes/fakekubelet"
@@ -45,6 +46,9 @@ func run(program string) int {
 		return cli.Run(kubelet.NewKubeletCommand(context.Background()))
 	case "kubectl":
 		return cli.Run(kubectl.NewDefaultKubectlCommand())
+	case "coredns":
+		coredns.Run()
+		return 0
 	case "certificates":
 		return own(certificates.Run(os.Args[1:]))
 	case "fake-kubelet":
@@ -55,7 +59,7 @@ func run(program string) int {
 		return own(fakedriver.Run(os.Args[1:]))
 	default:
 		return own(errors.New("link this file as etcd, kube-apiserver, kube-controller-manager, kube-scheduler, " +
-			"kubelet, kubectl, certificates, fake-kubelet, fake-gpus or fake-driver, and call the link"))
+			"kubelet, kubectl, certificates, coredns, fake-kubelet, fake-gpus or fake-driver, and call the link"))
 	}
 }
 

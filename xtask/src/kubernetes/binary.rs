@@ -7,11 +7,12 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::job_set;
 use crate::test_cluster::folder::fnv;
 
 /// Names of the binary; it looks at its own name. Links that are not symbolic, so that the kernel shows
 /// the name as that of the running program.
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 11] = [
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
@@ -19,6 +20,7 @@ const PROGRAMS: [&str; 10] = [
     "kubelet",
     "kubectl",
     "certificates",
+    "coredns",
     "fake-kubelet",
     "fake-gpus",
     "fake-driver",
@@ -54,22 +56,43 @@ pub fn ensure(root: &Path) -> Result<PathBuf> {
     if folder.exists() {
         return Ok(folder);
     }
-    println!("building Kubernetes: minutes, the first time some 900 s of CPU");
+    println!("building Kubernetes: minutes, the first time some 950 s of CPU");
     fill(&folder, |unfinished| {
         let binary = unfinished.join(NAME);
         let mut command = go_build();
         command.arg("-ldflags").arg(link_flags(&source)?);
         command.arg("-o").arg(&binary).arg(".").current_dir(&source);
-        let output = output(&mut command)?;
-        if !output.status.success() {
-            bail!("go build: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-        }
+        succeed(&mut command)?;
         for program in PROGRAMS {
             fs::hard_link(&binary, unfinished.join(program))?;
         }
-        Ok(())
+        build_job_set(&source, unfinished)
     })?;
     Ok(folder)
+}
+
+/// Builds the controller of JobSets into the folder of `kubectl`, unchanged, and writes its objects beside it.
+fn build_job_set(source: &Path, folder: &Path) -> Result<()> {
+    let mut command = go_build();
+    command.args(["-ldflags", "-s -w", "-o"]).arg(folder.join(job_set::PROGRAM));
+    succeed(command.arg(job_set::MODULE).current_dir(source))?;
+    let mut list = Command::new("go");
+    list.args(["list", "-m", "-f={{.Dir}}", job_set::MODULE]).current_dir(source);
+    let module = succeed(&mut list)?;
+    let [definition, webhooks] = job_set::SOURCES.map(|path| Path::new(module.trim()).join(path));
+    let definition = fs::read_to_string(definition)?;
+    let webhooks = succeed(Command::new(folder.join("kubectl")).arg("kustomize").arg(webhooks))?;
+    let objects = job_set::objects_of(&definition, &webhooks);
+    fs::write(folder.join(job_set::OBJECTS), objects).context("cannot write the objects")
+}
+
+/// Runs a program; returns its output, or an error that contains what it reports.
+fn succeed(command: &mut Command) -> Result<String> {
+    let output = output(command)?;
+    if !output.status.success() {
+        bail!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Returns the start of a build's command line.
@@ -119,7 +142,8 @@ fn source(root: &Path) -> PathBuf {
 /// Returns the folder of the programs, which exists if they have been built; fails without a suitable Go.
 fn folder(root: &Path) -> Result<PathBuf> {
     let source = source(root);
-    let mut hashed = format!("{FLAGS:?}{}", link_flags(&source)?).into_bytes();
+    let mut hashed =
+        format!("{FLAGS:?}{:?}{}", job_set::SOURCES, link_flags(&source)?).into_bytes();
     hashed.extend(go_version(&source)?);
     for file in files(&source)? {
         hashed.extend(file.strip_prefix(&source)?.as_os_str().as_encoded_bytes());

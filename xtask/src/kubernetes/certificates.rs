@@ -5,15 +5,17 @@ use std::fs;
 use anyhow::Result;
 
 use super::cluster::{API_ADDRESS, KubernetesTestCluster};
+use super::dns;
 use super::kubeconfig::{self, Credentials};
 use super::nodes;
 
 /// Users with a certificate: name of the file, user name, and group if any.
-const USERS: [(&str, &str, &str); 5] = [
+const USERS: [(&str, &str, &str); 6] = [
     ("admin", "admin", "system:masters"),
     ("controller-manager", "system:kube-controller-manager", ""),
     ("scheduler", "system:kube-scheduler", ""),
     ("fake-kubelet", FAKE_KUBELET, ""),
+    (dns::USER, dns::USER, ""),
     ("kubelet-client", "kubelet-client", "system:masters"),
 ];
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::cluster::{API_ADDRESS, KubernetesTestCluster};
+use super::job_set;
 use super::node::RealNode;
 use super::node::programs::NodeProgram;
 use super::options::ClusterOptions;
@@ -25,6 +26,10 @@ pub enum KubernetesDaemon {
     Scheduler,
     /// Our program that carries all fake nodes.
     FakeKubelet,
+    /// DNS server of the pods of real nodes.
+    CoreDns,
+    /// Controller of JobSets, which is started by its name only.
+    JobSet,
     Node(NodeProgram, RealNode),
 }
 
@@ -33,10 +38,11 @@ impl KubernetesDaemon {
     pub const CONTROL_PLANE: [Self; 4] =
         [Self::Etcd, Self::ApiServer, Self::ControllerManager, Self::Scheduler];
 
-    /// Returns all programs in the order in which they start.
+    /// Returns all programs that `up` starts, in their order.
     pub fn all(options: &ClusterOptions) -> Vec<Self> {
         let mut all = Self::CONTROL_PLANE.to_vec();
         if options.are_nodes_real {
+            all.push(Self::CoreDns);
             all.extend((1..=options.nodes).flat_map(|number| Self::of_node(RealNode { number })));
         } else {
             all.push(Self::FakeKubelet);
@@ -51,7 +57,8 @@ impl KubernetesDaemon {
 
     /// Finds a program by its name.
     pub fn named(name: &str, options: &ClusterOptions) -> Result<Self> {
-        let found = Self::all(options).into_iter().find(|daemon| daemon.name() == name);
+        let mut all = Self::all(options).into_iter().chain([Self::JobSet]);
+        let found = all.find(|daemon| daemon.name() == name);
         found.with_context(|| format!("{name}: not a program of the cluster"))
     }
 
@@ -63,7 +70,9 @@ impl KubernetesDaemon {
             | Self::ApiServer
             | Self::ControllerManager
             | Self::Scheduler
-            | Self::FakeKubelet => self.program().to_owned(),
+            | Self::FakeKubelet
+            | Self::CoreDns
+            | Self::JobSet => self.program().to_owned(),
         }
     }
 
@@ -75,6 +84,8 @@ impl KubernetesDaemon {
             Self::ControllerManager => "kube-controller-manager",
             Self::Scheduler => "kube-scheduler",
             Self::FakeKubelet => "fake-kubelet",
+            Self::CoreDns => "coredns",
+            Self::JobSet => job_set::PROGRAM,
             Self::Node(program, _) => program.program(),
         }
     }
@@ -87,12 +98,18 @@ impl KubernetesDaemon {
             Self::ControllerManager => controller_manager(options),
             Self::Scheduler => scheduler(),
             Self::FakeKubelet => fake_kubelet(options),
+            Self::CoreDns => "-conf={dir}/etc/Corefile".to_owned(),
+            Self::JobSet => {
+                "--config={dir}/etc/jobset.yaml --kubeconfig={dir}/kubeconfig".to_owned()
+            }
             Self::Node(program, node) => return program.words(cluster, node, options),
         };
         let mut words = vec![cluster.bin().join(self.program()).display().to_string()];
         words
             .extend(arguments.split_whitespace().map(|word| word.replace("{dir}", cluster.text())));
-        if !matches!(self, Self::Etcd | Self::FakeKubelet) {
+        let has_gates =
+            !matches!(self, Self::Etcd | Self::FakeKubelet | Self::CoreDns | Self::JobSet);
+        if has_gates {
             words.extend(options.feature_gates());
         }
         words
@@ -218,7 +235,7 @@ mod tests {
             }
         }
         assert_eq!(KubernetesDaemon::all(&fake).len(), 5);
-        assert_eq!(KubernetesDaemon::all(&real).len(), 4 + NodeProgram::ALL.len() * 8);
+        assert_eq!(KubernetesDaemon::all(&real).len(), 5 + NodeProgram::ALL.len() * 8);
         assert!(KubernetesDaemon::named("kubelet-node1", &fake).is_err());
         assert!(KubernetesDaemon::named("kubelet-node9", &real).is_err());
         let words = KubernetesDaemon::Scheduler.words(&cluster, &fake);

@@ -8,7 +8,9 @@ mod certificates;
 mod cluster;
 mod daemon;
 mod demo;
+mod dns;
 mod down;
+mod job_set;
 mod kubeconfig;
 mod node;
 mod nodes;
@@ -43,8 +45,9 @@ usage: cargo xtask kubernetes <command>
   status [DIR]                   show the running programs and the facts of the cluster
   down [DIR]                     stop the cluster
   start|stop|kill NAME [DIR]     control one program: etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
-                                 fake-kubelet; kubelet-node1, containerd-node1, fake-gpus-node1 and so on of real nodes;
-                                 or a whole node, node1 to nodeN: a real one loses all its processes
+                                 fake-kubelet; coredns, kubelet-node1, containerd-node1, fake-gpus-node1 and so on of real nodes;
+                                 or a whole node, node1 to nodeN: a real one loses all its processes; jobset, the controller
+                                 of JobSets, which `up` does not start
   shell [DIR] [-- COMMAND…]      run a command (default $SHELL) in which kubectl uses the cluster, as its administrator
   kubeconfig NAMESPACE/NAME [DIR]
                                  print a kubeconfig of a service account, which has only the rights of its roles
@@ -131,6 +134,9 @@ fn start(cluster: &KubernetesTestCluster, name: &str) -> Result<()> {
         }
         None => {
             let daemon = KubernetesDaemon::named(name, &options)?;
+            if daemon == KubernetesDaemon::JobSet {
+                job_set::install(cluster)?;
+            }
             daemon.start(cluster)?;
             ready::wait_for(cluster, daemon)
         }
@@ -147,7 +153,13 @@ fn end(cluster: &KubernetesTestCluster, name: &str, signal: Signal) -> Result<()
             let mark = "fake-kubelet/failed=true";
             cluster.run(&["kubectl", "annotate", "node", name, "--overwrite", mark]).map(drop)
         }
-        None => KubernetesDaemon::named(name, &options)?.end(cluster, signal),
+        None => {
+            let daemon = KubernetesDaemon::named(name, &options)?;
+            if daemon == KubernetesDaemon::JobSet {
+                job_set::remove(cluster)?;
+            }
+            daemon.end(cluster, signal)
+        }
     }
 }
 

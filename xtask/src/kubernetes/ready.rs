@@ -55,6 +55,9 @@ fn works(cluster: &KubernetesTestCluster, daemon: KubernetesDaemon) -> bool {
         }
         KubernetesDaemon::Scheduler => answers(cluster, "https://127.0.0.1:10259", "/readyz"),
         KubernetesDaemon::FakeKubelet => has_all_nodes(cluster),
+        // It has listed all Services and pods.
+        KubernetesDaemon::CoreDns => answers(cluster, "http://127.0.0.1:8181", "/ready"),
+        KubernetesDaemon::JobSet => answers(cluster, "http://127.0.0.1:8081", "/readyz"),
         KubernetesDaemon::Node(program, node) => node_works(cluster, program, node),
     }
 }

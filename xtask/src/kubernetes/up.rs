@@ -12,7 +12,7 @@ use super::certificates::{self, FAKE_KUBELET};
 use super::cluster::{API_ADDRESS, KubernetesTestCluster};
 use super::daemon::KubernetesDaemon;
 use super::options::ClusterOptions;
-use super::{binary, down, nodes, probe, ready};
+use super::{binary, dns, down, nodes, probe, ready};
 use crate::test_cluster::folder;
 
 /// Configuration of kube-scheduler: the default, without its limits on requests.
@@ -78,6 +78,9 @@ fn start_all(cluster: &KubernetesTestCluster) -> Result<()> {
     }
     if cluster.options()?.are_nodes_real {
         nodes::create(cluster)?;
+        dns::create(cluster)?;
+        // Beside the nodes: no pod runs yet.
+        KubernetesDaemon::CoreDns.start(cluster)?;
         nodes::start_all(cluster)?;
     } else {
         bind_node_role(cluster)?;

@@ -6,6 +6,7 @@ use std::fs;
 use anyhow::{Context, Result};
 
 use super::super::cluster::KubernetesTestCluster;
+use super::super::dns;
 use super::RealNode;
 
 const FILES: [(&str, &str); 3] = [
@@ -36,6 +37,8 @@ fn fill(text: &str, cluster: &KubernetesTestCluster, node: RealNode) -> String {
         .replace("{ca}", &format!("{}/pki/ca.crt", cluster.text()))
         .replace("{cgroup}", &node.cgroup(cluster))
         .replace("{subnet}", &node.subnet())
+        .replace("{dns}", dns::ADDRESS)
+        .replace("{domain}", dns::DOMAIN)
 }
 
 #[cfg(test)]
@@ -49,7 +52,7 @@ mod tests {
         let cluster = KubernetesTestCluster::at(Path::new("/no/such/cluster")).unwrap();
         for (name, text) in FILES {
             let filled = fill(text, &cluster, RealNode { number: 3 });
-            for place in ["{dir}", "{ca}", "{cgroup}", "{subnet}"] {
+            for place in ["{dir}", "{ca}", "{cgroup}", "{subnet}", "{dns}", "{domain}"] {
                 assert!(!filled.contains(place), "{name}: {filled}");
             }
             assert!(filled.contains("/no/such/cluster/node3"), "{name}: {filled}");
