@@ -51,12 +51,17 @@ pub async fn print(
     if which.follow {
         Follower::new(app, opener, printer).run().await
     } else {
-        print_present(opener, printer).await
+        print_present(app, opener, printer).await
     }
 }
 
 /// Copies what is there, task by task.
-async fn print_present(mut opener: Opener<'_>, mut printer: LinePrinter<'_>) -> Result<()> {
+async fn print_present(
+    app: &App,
+    mut opener: Opener<'_>,
+    mut printer: LinePrinter<'_>,
+) -> Result<()> {
+    let mut absent = 0;
     let tasks = tasks(&opener.detail.job);
     for element in opener.elements.clone().into_iter().filter(|one| one.has_started) {
         for task in opener.tasks_of(element.index, tasks) {
@@ -66,6 +71,7 @@ async fn print_present(mut opener: Opener<'_>, mut printer: LinePrinter<'_>) -> 
                 Opened::Stream(stream) => stream,
                 Opened::Absent(why) => {
                     opener.absent.get_or_insert(why);
+                    absent += 1;
                     continue;
                 }
             };
@@ -77,6 +83,7 @@ async fn print_present(mut opener: Opener<'_>, mut printer: LinePrinter<'_>) -> 
             printer.end(task)?;
         }
     }
+    opener.warn_of_gaps(app, absent);
     opener.finish().await
 }
 
@@ -256,6 +263,15 @@ impl<'a> Opener<'a> {
             query: LogQuery { index, ..query },
             file: Some(file),
         }))
+    }
+
+    /// Warns if some tasks of an ended job have no output, which those of a job that runs may still get.
+    fn warn_of_gaps(&self, app: &App, absent: u32) {
+        let has_ended = self.detail.job.state.is_final();
+        if let Some(why) = self.absent.as_ref().filter(|_| self.has_output && has_ended) {
+            let tasks = if absent == 1 { "1 task".to_owned() } else { format!("{absent} tasks") };
+            app.ui.warning(&format!("the output of {tasks} is not shown: {why}"));
+        }
     }
 
     /// Returns why there was no output at all.
