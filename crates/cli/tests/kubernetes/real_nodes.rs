@@ -6,7 +6,9 @@ mod conformance;
 mod exported_job;
 mod gangs;
 mod installation;
+mod rendezvous;
 mod shares;
+mod target;
 
 use std::collections::BTreeSet;
 
