@@ -6,6 +6,7 @@ mod conformance;
 mod exported_job;
 mod gangs;
 mod installation;
+mod job_set;
 mod rendezvous;
 mod shares;
 mod target;
