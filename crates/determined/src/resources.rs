@@ -18,7 +18,7 @@ pub(crate) fn convert(
     let per_node = fields.whole("/slurm/slots_per_node").or(fields.whole("/pbs/slots_per_node"));
     let size = per_node.filter(|size| *size > 0).unwrap_or(GPUS_PER_NODE);
     if draft.slots > size && !is_on_one {
-        if draft.slots % size > 0 {
+        if !draft.slots.is_multiple_of(size) {
             return Err(NotAnExperiment::BadField {
                 line: fields.line(at),
                 why: format!("{} slots do not divide into nodes of {size} GPUs", draft.slots),
