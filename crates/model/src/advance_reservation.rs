@@ -4,6 +4,7 @@
 //! They are distinct from [`crate::Reservation`], the planned start of a blocked job. Their effect
 //! on placement is in `engine`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -48,6 +49,10 @@ pub enum ReservedResources {
         count: u32,
         /// GPU model; `None` means any, also several.
         model: Option<GpuModel>,
+        /// Labels, with their values, of the nodes that are chosen. They count when a GPU is chosen: one
+        /// that is set aside stays so if its node loses a label. Empty means any node.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        labels: BTreeMap<Arc<str>, Arc<str>>,
     },
 }
 

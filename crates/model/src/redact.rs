@@ -217,7 +217,9 @@ impl Redaction {
             ReservedResources::Nodes(nodes) => {
                 ReservedResources::Nodes(nodes.iter().map(|node| self.node(node)).collect())
             }
-            gpus @ ReservedResources::Gpus { .. } => gpus,
+            ReservedResources::Gpus { count, model, labels } => {
+                ReservedResources::Gpus { count, model, labels: self.labels(labels) }
+            }
         };
         AdvanceReservation {
             name: self.advance_reservation(&name),

@@ -101,7 +101,9 @@ pub(crate) fn pick_places(
     now: Time,
     all: &[PlacedReservation],
 ) -> Option<PickedPlaces> {
-    let ReservedResources::Gpus { count, model } = &reservation.resources else { return None };
+    let ReservedResources::Gpus { count, model, labels } = &reservation.resources else {
+        return None;
+    };
     let (begin, end) = times::at_or_after(&reservation.times, now)?;
     let interval = (begin.max(now), end);
     // 1. The devices that it has, as far as they are usable.
@@ -112,21 +114,28 @@ pub(crate) fn pick_places(
             places.filter(|place| place.node == node.spec.name).find_map(|place| place.devices);
         place.unwrap_or(DeviceSet::EMPTY)
     };
+    let usable_of = |node: &Node| {
+        usable_devices(node, model.as_ref(), interval).minus(reserved_by_others(
+            node,
+            reservation,
+            all,
+        ))
+    };
+    // Labels count for devices that are chosen now.
+    let is_suitable =
+        |node: &Node| labels.iter().all(|(key, value)| node.spec.labels.get(key) == Some(value));
     let mut chosen: Vec<(NodeId, DeviceSet)> = Vec::new();
     let mut free_by_node: Vec<(NodeId, DeviceSet, DeviceSet)> = Vec::new();
     let mut left = *count;
     for rank in 0..state.pool.nodes().len() as u32 {
         let id = state.pool.at_rank(rank);
         let node = state.pool.node(id);
-        let usable = usable_devices(node, model.as_ref(), interval).minus(reserved_by_others(
-            node,
-            reservation,
-            all,
-        ));
+        let usable = usable_of(node);
         let reused = usable.and(reserved_on(node)).lowest(left);
         left -= reused.len();
         chosen.push((id, reused));
-        free_by_node.push((id, usable.minus(reused), reused));
+        let free = if is_suitable(node) { usable.minus(reused) } else { DeviceSet::EMPTY };
+        free_by_node.push((id, free, reused));
     }
     if left == 0 {
         return Some(picked_places(state, chosen, BTreeSet::new()));
@@ -143,13 +152,11 @@ pub(crate) fn pick_places(
         let taken = |id: NodeId| {
             chosen.iter().find(|(node, _)| *node == id).map_or(DeviceSet::EMPTY, |one| one.1)
         };
-        let rest =
-            free_by_node.iter().map(|(id, _, reused)| {
-                let node = state.pool.node(*id);
-                let usable = usable_devices(node, model.as_ref(), interval)
-                    .minus(reserved_by_others(node, reservation, all));
-                (*id, usable.minus(taken(*id)), *reused)
-            });
+        let rest = free_by_node.iter().map(|(id, _, reused)| {
+            let node = state.pool.node(*id);
+            let usable = if is_suitable(node) { usable_of(node) } else { DeviceSet::EMPTY };
+            (*id, usable.minus(taken(*id)), *reused)
+        });
         let rest: Vec<_> = rest.collect();
         choose(&rest, left, &mut chosen);
     }
@@ -255,4 +262,75 @@ fn held_devices(
         }
     }
     (held, holders)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use muster_model::{AdvanceReservationTimes, NodeName, NodeSpec, QueueTree, Span};
+
+    use super::*;
+    use crate::fixture::node;
+
+    const NOW: Time = Time(1000);
+
+    fn in_zone(name: &str, zone: &str) -> NodeSpec {
+        let labels = BTreeMap::from([("zone".into(), zone.into())]);
+        NodeSpec { labels, ..node(name, 4, "h100") }
+    }
+
+    /// Returns a reservation of GPUs on nodes of a zone.
+    fn in_west(count: u32) -> AdvanceReservation {
+        AdvanceReservation {
+            name: "exam".into(),
+            users: vec!["ann".into()],
+            queues: Vec::new(),
+            resources: ReservedResources::Gpus {
+                count,
+                model: None,
+                labels: BTreeMap::from([("zone".into(), "west".into())]),
+            },
+            times: AdvanceReservationTimes {
+                start: Time(0),
+                length: Span(5000),
+                every: None,
+                count: None,
+            },
+            stop: false,
+            by: None,
+            reason: "".into(),
+        }
+    }
+
+    /// Applies an event and what is due after it; returns the nodes that are reserved then, each with its
+    /// number of GPUs.
+    fn places_after(state: &mut State, event: Event) -> Vec<(NodeName, u32)> {
+        state.apply(NOW, &event);
+        for event in events(state, NOW) {
+            state.apply(NOW, &event);
+        }
+        let reservation = state.advance_reservations.get(&"exam".into()).expect("it was set");
+        let count = |place: &ReservedPlace| {
+            (place.node.clone(), place.devices.map_or(0, |devices| devices.len()))
+        };
+        reservation.places.iter().map(count).collect()
+    }
+
+    #[test]
+    fn gpus_are_chosen_on_nodes_with_the_labels_and_stay() {
+        let joined = |node: NodeSpec| Event::NodeJoined(Box::new(node));
+        let mut state = State::new(QueueTree::single()).unwrap();
+        for node in [in_zone("a", "east"), in_zone("b", "west"), in_zone("c", "west")] {
+            state.apply(NOW, &joined(node));
+        }
+        let places = places_after(&mut state, Event::AdvanceReservationSet(Box::new(in_west(6))));
+        assert_eq!(places, [("b".into(), 4), ("c".into(), 2)]);
+        let places = places_after(&mut state, joined(in_zone("b", "east")));
+        assert_eq!(places, [("b".into(), 4), ("c".into(), 2)], "a label that is lost takes none");
+        let lost = Event::NodeLost { node: "b".into(), reason: "broken".into() };
+        assert_eq!(places_after(&mut state, lost), [("c".into(), 4)], "none without the label");
+        let places = places_after(&mut state, joined(in_zone("a", "west")));
+        assert_eq!(places, [("a".into(), 2), ("c".into(), 4)], "others replace them");
+    }
 }

@@ -1,6 +1,8 @@
 //! Random actions of administrators besides nodes and queues: they reserve nodes and GPUs, and
 //! replace the topology levels. The choices do not depend on the engine's decisions.
 
+use std::collections::BTreeMap;
+
 use muster_model::{
     AdvanceReservation, AdvanceReservationName, AdvanceReservationTimes, Event, GpuModel, NodeName,
     ReservedResources, Span,
@@ -28,7 +30,11 @@ impl DstWorld {
         let what = if rng.chance(40) {
             ReservedResources::Nodes(vec![rng.pick(&nodes).clone()])
         } else {
-            ReservedResources::Gpus { count: rng.between(1, 3) as u32, model }
+            ReservedResources::Gpus {
+                count: rng.between(1, 3) as u32,
+                model,
+                labels: BTreeMap::new(),
+            }
         };
         let length = Span::from_secs(rng.between(20, 120));
         let every = rng.chance(30).then(|| length + Span::from_secs(rng.between(10, 100)));

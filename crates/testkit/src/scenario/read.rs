@@ -1,6 +1,7 @@
 //! Parser of one line of a script and the mapping below it, to a [`ScriptCommand`]. Mappings are
 //! read by `muster-spec`, with the lines and columns of the script. It executes nothing.
 
+use std::collections::BTreeMap;
 use std::str::SplitWhitespace;
 
 use muster_model::{
@@ -399,7 +400,11 @@ impl<'a> Words<'a> {
             Some(count) => {
                 let count = self.number(count)?;
                 let model = self.after("of")?;
-                ReservedResources::Gpus { count, model: model.map(Into::into) }
+                ReservedResources::Gpus {
+                    count,
+                    model: model.map(Into::into),
+                    labels: BTreeMap::new(),
+                }
             }
             None => {
                 let text =

@@ -32,7 +32,7 @@ fn one(state: &State, placed: &PlacedReservation, now: Time) -> AdvanceReservati
     let next = times::at_or_after(&reservation.times, now);
     let (gpus, model) = match &reservation.resources {
         ReservedResources::Nodes(_) => (None, None),
-        ReservedResources::Gpus { count, model } => (Some(*count), model.clone()),
+        ReservedResources::Gpus { count, model, .. } => (Some(*count), model.clone()),
     };
     let there = |name, devices: Option<DeviceSet>| {
         let node = state.pool.find(name).map(|id| state.pool.node(id)).filter(|node| node.up);
