@@ -144,6 +144,12 @@ impl NodeText {
 }
 
 impl NodeFacts {
+    /// Returns true if the node has these labels with these values.
+    #[must_use]
+    pub fn has_labels(&self, labels: &BTreeMap<String, String>) -> bool {
+        labels.iter().all(|(key, value)| self.labels.get(key) == Some(value))
+    }
+
     /// Returns the model of the GPUs that a resource of this node counts, from their driver's claims or
     /// the labels of NVIDIA's GPU feature discovery and AMD's node labeller; `gpu` without them.
     #[must_use]

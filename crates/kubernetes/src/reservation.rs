@@ -4,6 +4,7 @@
 mod definition;
 pub mod status;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{
@@ -22,7 +23,7 @@ pub use definition::definition;
 pub const RESERVATIONS: &str = "advancereservations";
 
 /// Most nodes of one advance reservation.
-const MAX_NODES: usize = 10_000;
+pub const MAX_NODES: usize = 10_000;
 
 /// Advance reservation as the API server prints it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -39,6 +40,7 @@ pub struct ReservationText {
 #[serde(default, rename_all = "camelCase")]
 struct ReservationSpec {
     nodes: Vec<String>,
+    node_selector: BTreeMap<String, String>,
     gpus: Option<u32>,
     gpu_model: Option<String>,
     start: Option<String>,
@@ -54,8 +56,9 @@ struct ReservationSpec {
 
 /// Part of the status that a scheduler reads when it starts.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct PlacesText {
+    observed_generation: u64,
     places: Vec<PlaceText>,
 }
 
@@ -73,9 +76,16 @@ pub struct ReservationFacts {
     pub name: AdvanceReservationName,
     /// Reservation that is asked for, or why the settings make none, for users.
     pub asked: Result<AdvanceReservation, String>,
+    /// Labels, with their values, of the nodes that are set aside, or whose GPUs are; empty if nodes are
+    /// not chosen by labels. Whole nodes that are chosen by them are not in `asked`.
+    pub node_selector: BTreeMap<String, String>,
+    /// Number of the settings, which grows with each change of them.
+    pub generation: u64,
     /// Places that its status names, with the number of GPUs of each; `None` for a whole node. Empty
     /// if it has never been in force.
     pub places: Vec<(NodeName, Option<u32>)>,
+    /// True if `places` were chosen for these settings, and not for earlier ones.
+    pub has_places_of_settings: bool,
 }
 
 impl ReservationText {
@@ -86,10 +96,14 @@ impl ReservationText {
         let created = self.metadata.creation_timestamp.as_deref().and_then(instant::parse);
         let spec =
             serde_json::from_value::<ReservationSpec>(self.spec).map_err(|error| error.to_string());
+        let node_selector =
+            spec.as_ref().map(|spec| spec.node_selector.clone()).unwrap_or_default();
         let asked = spec.and_then(|spec| spec.read(name.clone(), created));
+        let generation = self.metadata.generation;
+        let has_places_of_settings = self.status.observed_generation == generation;
         let places = self.status.places.into_iter();
         let places = places.map(|place| (NodeName(place.node), place.gpus)).collect();
-        ReservationFacts { name, asked, places }
+        ReservationFacts { name, asked, node_selector, generation, places, has_places_of_settings }
     }
 }
 
@@ -119,8 +133,15 @@ impl ReservationSpec {
     fn read_resources(&self) -> Result<ReservedResources, String> {
         let model = self.gpu_model.as_deref().map(|model| model.to_lowercase().as_str().into());
         match (&self.nodes[..], self.gpus) {
-            ([], Some(count)) => Ok(ReservedResources::Gpus { count, model }),
-            ([], None) => Err("it sets nothing aside: set `nodes` or `gpus`".to_owned()),
+            ([], Some(count)) => {
+                Ok(ReservedResources::Gpus { count, model, labels: BTreeMap::new() })
+            }
+            ([], None) if self.node_selector.is_empty() => {
+                Err("it sets nothing aside: set `nodes`, `nodeSelector` or `gpus`".to_owned())
+            }
+            ([_, ..], _) if !self.node_selector.is_empty() => {
+                Err("`nodes` and `nodeSelector` exclude each other: set one of them".to_owned())
+            }
             (_, Some(_)) => {
                 Err("`nodes` and `gpus` exclude each other: set one of them".to_owned())
             }
@@ -224,9 +245,46 @@ mod tests {
             "gpus": 8, "gpuModel": "H100", "duration": "3600", "namespaces": ["ada"]});
         let asked = facts(spec).asked.expect("the settings are right");
         let model = Some("h100".into());
-        assert_eq!(asked.resources, ReservedResources::Gpus { count: 8, model });
+        let labels = BTreeMap::new();
+        assert_eq!(asked.resources, ReservedResources::Gpus { count: 8, model, labels });
         assert_eq!(instant::text(asked.times.start), "2026-11-28T10:00:00Z");
         assert_eq!((asked.times.every, asked.times.count), (None, None));
+    }
+
+    #[test]
+    fn labels_choose_whole_nodes_or_those_of_gpus() {
+        let spec = json!({
+            "nodeSelector": {"pool": "exam"}, "duration": "1h", "namespaces": ["ada"]});
+        let selector = BTreeMap::from([("pool".to_owned(), "exam".to_owned())]);
+        let whole = facts(spec.clone());
+        assert_eq!(whole.node_selector, selector);
+        assert_eq!(whole.asked.unwrap().resources, ReservedResources::Nodes(Vec::new()));
+        let mut of_gpus = spec.clone();
+        of_gpus["gpus"] = json!(4);
+        let of_gpus = facts(of_gpus);
+        assert_eq!(of_gpus.node_selector, selector);
+        let gpus = ReservedResources::Gpus { count: 4, model: None, labels: BTreeMap::new() };
+        assert_eq!(of_gpus.asked.unwrap().resources, gpus);
+        let mut named = spec;
+        named["nodes"] = json!(["n1"]);
+        assert!(defect(named).contains("`nodes` and `nodeSelector` exclude each other"));
+    }
+
+    #[test]
+    fn places_are_those_of_the_settings_or_of_earlier_ones() {
+        let object = |observed: u64| {
+            json!({
+                "metadata": {"name": "exam", "generation": 3},
+                "status": {"observedGeneration": observed, "places": [{"node": "n1"}]},
+            })
+        };
+        let facts = |observed| {
+            let text: ReservationText = serde_json::from_value(object(observed)).unwrap();
+            text.facts()
+        };
+        assert_eq!(facts(3).generation, 3);
+        assert!(facts(3).has_places_of_settings);
+        assert!(!facts(2).has_places_of_settings);
     }
 
     #[test]

@@ -20,10 +20,17 @@ pub struct NodeRule {
 }
 
 impl NodeRule {
+    /// Returns the rule for all nodes with these labels, whatever their taints.
+    #[must_use]
+    pub fn of_labels(labels: &BTreeMap<String, String>) -> Self {
+        let all = Toleration { operator: "Exists".to_owned(), ..Toleration::default() };
+        Self { selector: labels.clone(), affinity: Vec::new(), tolerations: vec![all] }
+    }
+
     /// Returns true when a pod with this rule may run on the node.
     #[must_use]
     pub fn matches(&self, node: &NodeFacts) -> bool {
-        self.selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+        node.has_labels(&self.selector)
             && self.affinity.iter().all(|terms| terms.iter().any(|term| term.matches(node)))
             && node.taints.iter().filter(|taint| taint.is_hard()).all(|taint| self.tolerates(taint))
     }

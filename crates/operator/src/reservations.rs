@@ -6,7 +6,7 @@ use muster_kubernetes::queue::{GROUP, VERSION};
 use muster_kubernetes::reservation::{RESERVATIONS, status};
 use muster_model::view::AdvanceReservationView;
 use muster_scheduler::{ReservationState, ReservationStatus};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::condition::Condition;
 
@@ -22,7 +22,7 @@ impl ReservationStatuses {
         for one in all {
             let address = format!("/apis/{GROUP}/{VERSION}/{RESERVATIONS}/{}", one.name);
             let old = self.0.remove(&address);
-            let status = status_of(&one.state, old.as_ref());
+            let status = status_of(one, old.as_ref());
             if old.as_ref() != Some(&status) {
                 changed.push((address.clone(), status.clone()));
             }
@@ -38,8 +38,8 @@ impl ReservationStatuses {
     }
 }
 
-fn status_of(state: &ReservationState, old: Option<&Value>) -> Value {
-    let (mut status, is_true, reason, message) = match state {
+fn status_of(one: &ReservationStatus, old: Option<&Value>) -> Value {
+    let (mut status, is_true, reason, message) = match &one.state {
         ReservationState::InForce(view) => {
             let (reason, message) = in_force(view);
             (status::in_force(view), true, reason, message)
@@ -52,6 +52,7 @@ fn status_of(state: &ReservationState, old: Option<&Value>) -> Value {
             (status::not_in_force("Refused"), false, "Refused", defect.clone())
         }
     };
+    status["observedGeneration"] = json!(one.generation);
     status["conditions"] = Condition { kind: "Ready", is_true, reason, message }.alone(old);
     status
 }
@@ -101,12 +102,13 @@ mod tests {
     fn a_status_is_written_when_it_has_changed_or_was_lost() {
         let mut statuses = ReservationStatuses::default();
         let mut take = |state: ReservationState| {
-            statuses.take(&[ReservationStatus { name: "exam".into(), state }])
+            statuses.take(&[ReservationStatus { name: "exam".into(), generation: 2, state }])
         };
         let in_force = |missing| ReservationState::InForce(Box::new(view(missing)));
         let written = take(in_force(0));
         assert_eq!(written[0].0, "/apis/muster.run/v1alpha1/advancereservations/exam");
         assert_eq!(written[0].1["phase"], "Active");
+        assert_eq!(written[0].1["observedGeneration"], 2);
         assert_eq!(written[0].1["ends"], "1970-01-01T00:01:00Z");
         assert_eq!(take(in_force(0)), [], "nothing has changed");
         let written = take(in_force(2));
@@ -117,7 +119,8 @@ mod tests {
         assert!(written[0].1["places"].is_null(), "a patch removes them");
         assert_eq!(take(ReservationState::Over)[0].1["phase"], "Over");
         statuses.forget("/apis/muster.run/v1alpha1/advancereservations/exam");
-        let over = ReservationStatus { name: "exam".into(), state: ReservationState::Over };
+        let state = ReservationState::Over;
+        let over = ReservationStatus { name: "exam".into(), generation: 2, state };
         assert_eq!(statuses.take(&[over]).len(), 1);
         assert_eq!(statuses.take(&[]), [], "the object is gone");
     }

@@ -194,6 +194,16 @@ impl NodeTable {
         self.models.values().flatten().cloned().collect()
     }
 
+    /// Returns the nodes that have these labels.
+    pub(crate) fn with_labels(&self, labels: &BTreeMap<String, String>) -> Vec<NodeName> {
+        self.nodes.keys().filter(|name| self.has_labels(name, labels)).cloned().collect()
+    }
+
+    /// Returns true if a node has these labels.
+    pub(crate) fn has_labels(&self, name: &NodeName, labels: &BTreeMap<String, String>) -> bool {
+        self.facts(name).is_some_and(|facts| facts.has_labels(labels))
+    }
+
     /// Returns the models of a GPU resource on the nodes that have these labels.
     pub(crate) fn models_on(
         &self,
@@ -201,10 +211,8 @@ impl NodeTable {
         resource: &str,
     ) -> BTreeSet<GpuModel> {
         let nodes = self.nodes.values().filter_map(|node| node.facts.as_ref());
-        let has_all = |facts: &&NodeFacts| {
-            facts.allocatable.get(resource) > 0
-                && labels.iter().all(|(key, value)| facts.labels.get(key) == Some(value))
-        };
+        let has_all =
+            |facts: &&NodeFacts| facts.allocatable.get(resource) > 0 && facts.has_labels(labels);
         nodes.filter(has_all).map(|facts| model(facts, resource)).collect()
     }
 

@@ -11,6 +11,8 @@ use muster_model::{AdvanceReservationName, DeviceSet, NodeName, ReservedPlace, T
 pub struct ReservationStatus {
     /// Name of the object.
     pub name: AdvanceReservationName,
+    /// Number of the settings that the state is about.
+    pub generation: u64,
     /// State that its status says.
     pub state: ReservationState,
 }

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::EventRefusal;
-use muster_kubernetes::reservation::ReservationFacts;
+use muster_kubernetes::reservation::{MAX_NODES, ReservationFacts};
+use muster_kubernetes::rule::NodeRule;
 use muster_model::{
     AdvanceReservation, AdvanceReservationName, DeviceSet, ElementId, Event, JobSpec, NodeName,
     ReservedPlace, ReservedResources, Span, Time,
@@ -12,6 +13,7 @@ use muster_model::{
 
 use crate::gang::GangKey;
 use crate::reservations::{ReservationStage, ReservationState, ReservationStatus, Tracked};
+use crate::rules::YES;
 use crate::scheduler::Scheduler;
 
 /// Time after which a refused reservation is tried again.
@@ -39,7 +41,12 @@ impl Scheduler {
         let known = self.reservations.known.iter();
         known
             .filter_map(|(name, known)| {
-                Some(ReservationStatus { name: name.clone(), state: state(name, known)? })
+                let generation = known.facts.generation;
+                Some(ReservationStatus {
+                    name: name.clone(),
+                    generation,
+                    state: state(name, known)?,
+                })
             })
             .collect()
     }
@@ -47,8 +54,10 @@ impl Scheduler {
     /// Notes a reservation as its object describes it. A change of the status alone changes nothing.
     pub(crate) fn note_reservation(&mut self, facts: ReservationFacts) {
         let mut kept = Vec::new();
-        if let Some(known) = self.reservations.known.get(&facts.name) {
-            if known.facts.asked == facts.asked {
+        if let Some(known) = self.reservations.known.get_mut(&facts.name) {
+            if known.facts.asked == facts.asked && known.facts.node_selector == facts.node_selector
+            {
+                known.facts.generation = facts.generation;
                 return;
             }
             if known.stage == ReservationStage::InForce {
@@ -137,20 +146,21 @@ impl Scheduler {
         name: &AdvanceReservationName,
     ) -> Option<ReservationStage> {
         let known = self.reservations.known.get(name)?;
-        let asked = match &known.facts.asked {
-            Ok(asked) => asked.clone(),
-            Err(defect) => return Some(ReservationStage::Refused(defect.clone())),
+        let (facts, kept) = (known.facts.clone(), known.kept.clone());
+        let asked = match self.with_selected_nodes(now, &facts) {
+            Ok(asked) => asked,
+            Err(defect) => return Some(ReservationStage::Refused(defect)),
         };
         if asked.times.end() <= now {
             return Some(ReservationStage::Over);
         }
         // What another process has put into force is not refused.
-        let was_in_force = !self.is_started && !known.facts.places.is_empty();
-        let places = if known.kept.is_empty() {
-            self.earlier_places(&asked, &known.facts.places)
-        } else {
-            known.kept.clone()
-        };
+        let was_in_force = !self.is_started && !facts.places.is_empty();
+        let mut places =
+            if kept.is_empty() { self.earlier_places(&asked, &facts.places) } else { kept };
+        if !facts.has_places_of_settings || self.is_started {
+            places.retain(|place| self.nodes.has_labels(&place.node, &facts.node_selector));
+        }
         let event = Event::AdvanceReservationSet(Box::new(asked));
         match self.engine.validate(&event) {
             Err(EventRefusal::ReservationConflict { .. }) if was_in_force => {}
@@ -166,6 +176,41 @@ impl Scheduler {
             self.engine.apply(now, &event);
         }
         Some(ReservationStage::InForce)
+    }
+
+    /// Returns what an object asks for, with the nodes that have its labels now: whole nodes by name, and
+    /// for GPUs the label of their rule, by which the engine chooses others later. A process that starts
+    /// takes the nodes that its predecessor has chosen.
+    ///
+    /// # Errors
+    /// The defect of the settings, or that no node has the labels.
+    fn with_selected_nodes(
+        &mut self,
+        now: Time,
+        facts: &ReservationFacts,
+    ) -> Result<AdvanceReservation, String> {
+        let mut asked = facts.asked.clone()?;
+        let selector = &facts.node_selector;
+        if selector.is_empty() {
+            return Ok(asked);
+        }
+        match &mut asked.resources {
+            ReservedResources::Gpus { labels, .. } => {
+                let rule = self.nodes.rule(&NodeRule::of_labels(selector));
+                *labels = BTreeMap::from([(rule.key(), YES.into())]);
+                self.sync_nodes(now);
+            }
+            ReservedResources::Nodes(names) => {
+                let was_chosen = !self.is_started && facts.has_places_of_settings;
+                let chosen = facts.places.iter().filter(|_| was_chosen);
+                *names = chosen.map(|(node, _)| node.clone()).collect();
+                if names.is_empty() {
+                    *names = self.nodes.with_labels(selector);
+                }
+                check_number(names.len(), selector)?;
+            }
+        }
+        Ok(asked)
     }
 
     /// Returns as many devices of each node as the status of a reservation names, that no pod has. Their
@@ -266,4 +311,18 @@ impl Scheduler {
         let named: Vec<String> = gangs.into_iter().take(MAX_NAMED).collect();
         (!named.is_empty()).then(|| format!("{}{more}", named.join(", ")))
     }
+}
+
+/// Checks the number of nodes that have the labels of a reservation.
+fn check_number(nodes: usize, selector: &BTreeMap<String, String>) -> Result<(), String> {
+    if (1..=MAX_NODES).contains(&nodes) {
+        return Ok(());
+    }
+    let labels: Vec<String> =
+        selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels = labels.join(", ");
+    Err(match nodes {
+        0 => format!("no node has the labels of `nodeSelector`: {labels}"),
+        _ => format!("more than {MAX_NODES} nodes have the labels of `nodeSelector`: {labels}"),
+    })
 }

@@ -39,6 +39,8 @@ fn spec() -> Value {
         "required": ["duration"],
         "properties": {
             "nodes": texts("Nodes that are set aside whole: names, and lists like node[01-04]."),
+            "nodeSelector": json!({"type": "object", "additionalProperties": {"type": "string"}, "description":
+                "Labels, with their values, that a node must have: all nodes with them are set aside whole, or with gpus, GPUs of them. They count when a place is chosen."}),
             "gpus": number("Number of GPUs that are set aside, in place of nodes; the scheduler chooses them."),
             "gpuModel": text("Model of the GPUs, as quotas name it. By default any."),
             "start": text("Instant of the first start, in RFC 3339. By default at once."),
@@ -59,6 +61,7 @@ fn status() -> Value {
     let text = |description: &str| json!({"type": "string", "description": description});
     let number = |description: &str| json!({"type": "integer", "description": description});
     json!({
+        "observedGeneration": number("Generation of the settings that this status is about."),
         "phase": text("Upcoming, Active, Over, or Refused."),
         "begins": text("Start of the present occurrence, or of the next one."),
         "ends": text("End of that occurrence."),

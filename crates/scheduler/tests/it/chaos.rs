@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, SYSTEM};
 use crate::devices::{GPU_CLASS, claimant, devices, gpu_class};
-use crate::objects::{job, node, pod, share};
+use crate::objects::{job, labelled_node, pod, share};
 
 /// Longest delay of an answer or a report, in milliseconds.
 const MAX_DELAY: u64 = 3_000;
@@ -224,6 +224,11 @@ impl Run {
             spec["nodes"] = json!([format!("n{}", self.rng.roll(3))]);
         } else {
             spec["gpus"] = json!(self.rng.between(1, self.largest));
+        }
+        if spec["nodes"] == json!(["n2"]) {
+            // Chosen by a label that only this node has, or none.
+            spec["nodes"] = json!([]);
+            spec["nodeSelector"] = json!({"name": "n2"});
         }
         self.change(|cluster| cluster.set_reservation(name, spec));
     }
@@ -621,7 +626,7 @@ fn add_node(cluster: &mut Cluster, name: &str, gpus: u64, has_claims: bool) {
     if has_claims {
         cluster.add_gpu_node(name, gpus as usize);
     } else {
-        cluster.set_node(node(name, gpus as u32));
+        cluster.set_node(labelled_node(name, gpus as u32, json!({"name": name})));
     }
 }
 

@@ -195,6 +195,8 @@ impl Cluster {
             || json!({"metadata": {"name": name, "creationTimestamp": created}, "status": {}}),
         );
         known["spec"] = spec;
+        let generation = known["metadata"]["generation"].as_u64().unwrap_or_default() + 1;
+        known["metadata"]["generation"] = generation.into();
         let observation = reservation(known);
         self.report(observation);
     }
@@ -220,6 +222,7 @@ impl Cluster {
                 ReservationState::Refused(_) => json!({}),
                 ReservationState::Over => json!({}),
             };
+            known["status"]["observedGeneration"] = one.generation.into();
         }
     }
 

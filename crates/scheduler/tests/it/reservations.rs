@@ -1,11 +1,12 @@
 //! Advance reservations: who may run where and when, what is refused, and what a new process knows.
 
+use muster_kubernetes::node::NodeFacts;
 use muster_model::view::AdvanceReservationView;
 use muster_scheduler::ReservationState;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::objects::{PodBuilder, job, node, pod};
+use crate::objects::{PodBuilder, job, labelled_node, node, pod, read_node};
 
 const HOUR: u64 = 3_600_000;
 const MINUTE: u64 = 60_000;
@@ -270,4 +271,105 @@ fn a_suspended_job_is_resumed_in_it() {
     cluster.run(HOUR);
     assert!(!cluster.is_suspended("own"));
     assert_eq!(cluster.bound("own"), 2);
+}
+
+/// Returns settings for what has the label `pool: exam`, from the beginning of the test on.
+fn of_pool(gpus: Option<u32>) -> Value {
+    let spec = json!({
+        "nodeSelector": {"pool": "exam"}, "duration": "2h", "namespaces": ["team"]});
+    match gpus {
+        Some(gpus) => with(spec, "gpus", json!(gpus)),
+        None => spec,
+    }
+}
+
+fn of_exam(name: &str) -> NodeFacts {
+    labelled_node(name, 4, json!({"pool": "exam"}))
+}
+
+/// Returns the nodes that are set aside, as words.
+fn reserved(cluster: &Cluster) -> String {
+    let places = in_force(cluster).places;
+    let names: Vec<&str> = places.iter().map(|place| place.node.as_str()).collect();
+    names.join(" ")
+}
+
+#[test]
+fn nodes_with_its_labels_are_set_aside_as_they_are_when_it_is_placed() {
+    let mut cluster = Cluster::new([node("a", 4), of_exam("b"), of_exam("c")]);
+    cluster.set_reservation("exam", of_pool(None));
+    cluster.create_all([limited("early", 4, "10m"), limited("late", 4, "10m")]);
+    cluster.run(2_000);
+    assert_eq!(reserved(&cluster), "b c");
+    assert_eq!(cluster.places(""), ["early=a"], "all others are kept out");
+    // Labels that change later change nothing, also for a process that starts.
+    cluster.set_node(node("b", 4));
+    cluster.set_node(of_exam("a"));
+    cluster.set_node(of_exam("d"));
+    for _ in 0..2 {
+        cluster.run(10_000);
+        assert_eq!(reserved(&cluster), "b c");
+        cluster.restart_scheduler();
+    }
+    cluster.run(2_000);
+    assert_eq!(cluster.bound("late"), 1, "a new node is not set aside");
+    // A change of the settings chooses again, as does one that the scheduler has not seen.
+    cluster.set_reservation("exam", with(of_pool(None), "stop", json!(true)));
+    cluster.run(2_000);
+    assert_eq!(reserved(&cluster), "a c d");
+    cluster.set_node(of_exam("b"));
+    cluster.set_reservation("exam", of_pool(None));
+    cluster.restart_scheduler();
+    cluster.run(2_000);
+    assert_eq!(reserved(&cluster), "a b c d");
+}
+
+#[test]
+fn gpus_are_set_aside_on_nodes_with_its_labels() {
+    let mut cluster = Cluster::new([node("a", 8), of_exam("b"), of_exam("c")]);
+    cluster.set_reservation("exam", of_pool(Some(6)));
+    cluster.run(2_000);
+    assert_eq!((reserved(&cluster), in_force(&cluster).gpus_missing), ("b c".to_owned(), 0));
+    // What is set aside stays; what replaces a lost node has the labels by then.
+    cluster.set_node(node("b", 4));
+    cluster.restart_scheduler();
+    cluster.run(2_000);
+    assert_eq!(reserved(&cluster), "b c");
+    cluster.remove_node("b");
+    cluster.run(2_000);
+    assert_eq!((reserved(&cluster), in_force(&cluster).gpus_missing), ("c".to_owned(), 2));
+    cluster.set_node(of_exam("d"));
+    cluster.run(2_000);
+    assert_eq!((reserved(&cluster), in_force(&cluster).gpus_missing), ("c d".to_owned(), 0));
+    // Other labels in the settings take the others.
+    let other = with(of_pool(Some(6)), "nodeSelector", json!({"pool": "exam", "zone": "z1"}));
+    let zoned = |name: &str| labelled_node(name, 4, json!({"pool": "exam", "zone": "z1"}));
+    cluster.set_node(zoned("d"));
+    cluster.set_node(zoned("e"));
+    cluster.set_reservation("exam", other);
+    cluster.run(2_000);
+    assert_eq!(reserved(&cluster), "d e");
+}
+
+#[test]
+fn labels_that_no_node_has_are_named() {
+    let mut cluster = Cluster::new([node("a", 4)]);
+    cluster.set_reservation("exam", of_pool(None));
+    cluster.settle();
+    assert_eq!(refusal(&cluster), "no node has the labels of `nodeSelector`: pool=exam");
+    cluster.set_reservation("exam", of_pool(Some(2)));
+    cluster.settle();
+    assert_eq!(refusal(&cluster), "only 0 of 2 GPUs can be set aside then");
+    // Taints keep no node out of it.
+    let taints = json!([{"key": "nvidia.com/gpu", "value": "yes", "effect": "NoSchedule"}]);
+    cluster.set_node(read_node(json!({
+        "metadata": {"name": "b", "labels": {"pool": "exam"}},
+        "spec": {"taints": taints},
+        "status": {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "9", "nvidia.com/gpu": "4"}},
+    })));
+    cluster.run(10_000);
+    assert_eq!(reserved(&cluster), "b");
+    cluster.set_reservation("exam", of_pool(None));
+    cluster.run(2_000);
+    assert_eq!(reserved(&cluster), "b");
 }
