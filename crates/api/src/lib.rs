@@ -6,6 +6,7 @@
 pub mod client;
 pub mod openapi;
 pub mod query;
+pub mod reserve;
 pub mod responder;
 pub mod routes;
 pub mod types;

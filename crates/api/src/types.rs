@@ -524,6 +524,10 @@ pub struct ReserveRequest {
     /// Nodes to reserve as a whole: names, or ranges such as `node[01-04]`.
     #[serde(default)]
     pub nodes: Vec<String>,
+    /// Labels, with their values, that a node must have, on Kubernetes: all nodes with them are reserved
+    /// as a whole, in place of `nodes`, or with `gpus`, GPUs of them.
+    #[serde(default)]
+    pub node_selector: BTreeMap<String, String>,
     /// Number of GPUs to reserve, on any nodes, in place of `nodes`.
     #[serde(default)]
     pub gpus: Option<u32>,

@@ -41,6 +41,7 @@ mod trace_file;
 mod track;
 mod ui;
 mod watch;
+mod withdraw;
 
 use std::io::ErrorKind;
 use std::process::ExitCode;

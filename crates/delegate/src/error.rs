@@ -7,6 +7,9 @@ use muster_spec::{Colour, Diagnostics};
 /// Error code for a scheduler that does not answer.
 const UNAVAILABLE: &str = "unavailable";
 
+/// Error code for a request that something else has overtaken.
+const CONFLICT: &str = "conflict";
+
 /// Error code for a right that the user lacks.
 const FORBIDDEN: &str = "forbidden";
 
@@ -47,7 +50,7 @@ impl RequestError {
 
     /// Rejects a request that something else has overtaken.
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
-        Self::new("conflict", message)
+        Self::new(CONFLICT, message)
     }
 
     /// Reports that the external scheduler does not answer; a retry may succeed.
@@ -63,6 +66,11 @@ impl RequestError {
     /// Returns whether the user lacks a right for the request.
     pub(crate) fn is_forbidden(&self) -> bool {
         self.code == FORBIDDEN
+    }
+
+    /// Returns whether something else has overtaken the request.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.code == CONFLICT
     }
 
     /// Reports that the user withdrew the submission.

@@ -34,6 +34,8 @@ pub struct Install {
 const NAME: &str = "muster-scheduler";
 /// Role of users who ask why pods wait, which administrators bind.
 const VIEWER: &str = "muster-viewer";
+/// Role of users who create and delete advance reservations, which administrators bind.
+pub const RESERVER: &str = "muster-reserver";
 
 /// Objects that the scheduler updates by name: API group, resource, name.
 const OWN: [(&str, &str, &str); 2] =
@@ -137,6 +139,12 @@ fn rules_of_viewers(reads_kueue: bool) -> Vec<Rule> {
         (group.to_owned(), vec![plural.to_owned()], vec!["get", "list"])
     };
     lists.into_iter().chain(namespaces).map(list).chain(named.map(look_up)).collect()
+}
+
+/// Returns the rights of users who create and delete advance reservations: to see what becomes of them, too.
+fn rules_of_reservers() -> Vec<Rule> {
+    let verbs = vec!["get", "list", "watch", "create", "delete"];
+    vec![(queue::GROUP.to_owned(), vec![RESERVATIONS.to_owned()], verbs)]
 }
 
 /// Returns rights as items of a YAML list.
@@ -287,6 +295,7 @@ fn cluster_wide(reads_kueue: bool) -> Vec<String> {
     let mut documents = vec![
         role("ClusterRole", NAME, "", &rules_text(&rules(reads_kueue))),
         role("ClusterRole", VIEWER, "", &of_viewers),
+        role("ClusterRole", RESERVER, "", &rules_text(&rules_of_reservers())),
     ];
     documents.extend(admission_policy::render(reads_kueue));
     documents.extend(gpu_share_policy::render());

@@ -2,6 +2,7 @@
 //! the pods of some namespaces and queues at given times.
 
 mod definition;
+mod object;
 pub mod status;
 
 use std::collections::BTreeMap;
@@ -15,9 +16,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::object::Metadata;
-use crate::{instant, queue, span};
+use crate::{instant, names, queue, span};
 
 pub use definition::definition;
+pub use object::object;
 
 /// Resource name of advance reservations in addresses; their group and version are those of queues.
 pub const RESERVATIONS: &str = "advancereservations";
@@ -98,7 +100,9 @@ impl ReservationText {
             serde_json::from_value::<ReservationSpec>(self.spec).map_err(|error| error.to_string());
         let node_selector =
             spec.as_ref().map(|spec| spec.node_selector.clone()).unwrap_or_default();
+        let by = self.metadata.annotations.get(names::USER).map(|by| by.as_str().into());
         let asked = spec.and_then(|spec| spec.read(name.clone(), created));
+        let asked = asked.map(|asked| AdvanceReservation { by, ..asked });
         let generation = self.metadata.generation;
         let has_places_of_settings = self.status.observed_generation == generation;
         let places = self.status.places.into_iter();

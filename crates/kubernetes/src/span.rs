@@ -29,9 +29,33 @@ pub fn parse(text: &str) -> Option<Span> {
     (number.is_empty() && total > 0).then(|| Span::from_secs(total))
 }
 
+/// Returns a length of time, rounded up to seconds, as text that [`parse`] reads: `8h`, `90m`, `5401s`.
+#[must_use]
+pub fn text(span: Span) -> String {
+    let secs = span.0.div_ceil(1000).max(1);
+    let units = [(86_400, 'd'), (3600, 'h'), (60, 'm')];
+    let unit = units.into_iter().find(|(length, _)| secs.is_multiple_of(*length));
+    let (length, letter) = unit.unwrap_or((1, 's'));
+    format!("{}{letter}", secs / length)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn written_lengths_are_read_again() {
+        for (millis, written) in [
+            (28_800_000, "8h"),
+            (5_400_000, "90m"),
+            (172_800_000, "2d"),
+            (61_000, "61s"),
+            (1, "1s"),
+        ] {
+            assert_eq!(text(Span(millis)), written);
+            assert_eq!(parse(written), Some(Span::from_secs(millis.div_ceil(1000))));
+        }
+    }
 
     #[test]
     fn limits_are_read_or_refused() {

@@ -8,9 +8,11 @@ use kube::Client;
 use muster_kubernetes::group::GroupKind;
 use muster_kubernetes::job::kueue;
 use muster_kubernetes::names;
-use muster_model::view::{Explanation, GangView, JobState, NodeView, QueueView};
-use muster_model::{QueueName, QueueTree, Reason, Time, UserName};
-use muster_scheduler::{Level, ReservationStatus, Scheduler, Subject};
+use muster_model::view::{
+    AdvanceReservationView, Explanation, GangView, JobState, NodeView, QueueView,
+};
+use muster_model::{AdvanceReservationName, QueueName, QueueTree, Reason, Time, UserName};
+use muster_scheduler::{Level, ReservationState, Scheduler, Subject};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -48,6 +50,17 @@ pub struct ClusterReader {
     client: Client,
     namespace: String,
     settings: ReaderSettings,
+}
+
+/// Advance reservations that are not over.
+#[derive(Debug)]
+pub struct ListedReservations {
+    /// Present time.
+    pub now: Time,
+    /// Those that are active, or active later.
+    pub in_force: Vec<AdvanceReservationView>,
+    /// Those that set nothing aside, each with the reason for users.
+    pub refused: Vec<(AdvanceReservationName, String)>,
 }
 
 /// Copy of the cluster, as it was when it was listed.
@@ -189,14 +202,30 @@ impl ClusterReader {
         Ok((now, listed.scheduler.queues(now)))
     }
 
-    /// Returns the advance reservations at the present time, which is returned, too.
+    /// Returns the advance reservations.
     ///
     /// # Errors
     /// If the published settings are invalid, or the API server refuses or gives no answer.
-    pub async fn reservations(&self) -> Result<(Time, Vec<ReservationStatus>), ReadError> {
+    pub async fn reservations(&self) -> Result<ListedReservations, ReadError> {
         let mut listed = self.start_listing().await?.finish().await?;
         let now = listed.scheduler.take_in_all(now());
-        Ok((now, listed.scheduler.reservations(now)))
+        let mut all = ListedReservations { now, in_force: Vec::new(), refused: Vec::new() };
+        for one in listed.scheduler.reservations(now) {
+            match one.state {
+                ReservationState::InForce(view) => all.in_force.push(*view),
+                ReservationState::Refused(defect) => all.refused.push((one.name, defect)),
+                ReservationState::Over => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns a note that no scheduler is active; `None` if one seems to be.
+    ///
+    /// # Errors
+    /// If the API server refuses or gives no answer.
+    pub async fn inactivity(&self) -> Result<Option<String>, ReadError> {
+        Ok(election::inactivity(&self.client, &self.settings.lease).await?)
     }
 
     /// Returns the decayed GPU-seconds of each namespace and queue, as the active scheduler has recorded

@@ -1,25 +1,24 @@
 //! `muster reserve`.
 
 use anyhow::Result;
-use muster_api::types::{AdvanceReservationList, ReserveRequest};
+use muster_api::types::ReserveRequest;
 use muster_model::Span;
-use muster_operator::reader::ClusterReader;
 use muster_report::advance_reservations::windows;
-use muster_scheduler::ReservationState;
+use serde::Serialize;
 
 use crate::app::App;
 use crate::args::OutputArgs;
 use crate::cmd::nodes::{At, instant, parse_at, parse_in};
 use crate::connect;
 use crate::exit::Failure;
-use crate::kubernetes::KubernetesArgs;
+use crate::withdraw::or_withdraw;
 
 /// Create, change or delete an advance reservation of nodes or GPUs, or list all
 ///
-/// Without a name it lists all reservations; JSON: an `AdvanceReservationList`. A job submitted with
-/// `--reservation NAME` runs only inside that reservation. Before a reservation starts, other jobs
-/// run there only if they end in time. On Kubernetes it lists the AdvanceReservation objects, which
-/// kubectl changes. See docs/reservations.md.
+/// Without a name it lists all reservations; JSON: an `AdvanceReservationList`, and with a name its
+/// name and a message. A job submitted with `--reservation NAME` runs only inside that reservation.
+/// Before a reservation starts, other jobs run there only if they end in time. On Kubernetes a
+/// reservation is an AdvanceReservation object. See docs/reservations.md.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").args(["nodes", "gpus"]))]
 pub struct ReserveArgs {
@@ -27,11 +26,14 @@ pub struct ReserveArgs {
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Delete the reservation; jobs that run in it keep running
-    #[arg(long, requires = "name", conflicts_with_all = ["what", "gpu", "at", "after", "length", "every", "times", "until", "users", "queues", "stop", "reason"])]
+    #[arg(long, requires = "name", conflicts_with_all = ["what", "node_selector", "gpu", "at", "after", "length", "every", "times", "until", "users", "queues", "stop", "reason"])]
     drop: bool,
     /// Nodes to reserve, entirely: `node07` or `node[01-04]`
     #[arg(long, value_name = "NODES", requires = "name")]
     nodes: Vec<String>,
+    /// On Kubernetes, reserve all nodes with these labels, or with `--gpus`, GPUs of them
+    #[arg(long, value_name = "LABEL=VALUE,…", value_delimiter = ',', value_parser = parse_label, requires = "name", conflicts_with = "nodes")]
+    node_selector: Vec<(String, String)>,
     /// Number of GPUs to reserve, on any nodes
     #[arg(long, value_name = "N", requires = "name")]
     gpus: Option<u32>,
@@ -56,7 +58,7 @@ pub struct ReserveArgs {
     /// Do not repeat after this time
     #[arg(long, value_name = "TIME", value_parser = parse_at, requires = "every")]
     until: Option<At>,
-    /// Users whose jobs may use it
+    /// Users whose jobs may use it; on Kubernetes, namespaces
     #[arg(long, value_name = "USER,…", value_delimiter = ',', requires = "name")]
     users: Vec<String>,
     /// Queues whose jobs may use it, including all queues below
@@ -72,54 +74,46 @@ pub struct ReserveArgs {
     output: OutputArgs,
 }
 
+/// Result of a creation or deletion.
+#[derive(Serialize)]
+struct Reserved<'a> {
+    name: &'a str,
+    message: String,
+}
+
 /// Runs `muster reserve`; returns its exit code.
 pub async fn run(app: &App, args: ReserveArgs) -> Result<u8> {
-    if let Some(reader) = KubernetesArgs::default().reader(&app.global, None).await? {
-        if args.name.is_some() {
-            return Err(Failure::usage("the reservations of a Kubernetes cluster are objects")
-                .hint("`kubectl apply` changes AdvanceReservation objects: docs/kubernetes.md")
-                .into());
-        }
-        let list = of_cluster(app, &reader).await?;
-        return show(app, &args, &list);
-    }
     let client = connect::find(&app.global)?;
     let Some(name) = &args.name else {
         let list = client.reservations().await.map_err(Failure::from)?;
-        return show(app, &args, &list);
+        if args.output.json() {
+            app.ui.json(&list)?;
+        } else {
+            app.ui.data(&windows(&list.reservations, app.ui.context().at(list.now)))?;
+        }
+        return Ok(0);
     };
     let response = if args.drop {
         client.drop_reservation(name).await
     } else {
-        client.reserve(name, &request(&args)?).await
+        let request = request(&args)?;
+        or_withdraw(&client, client.reserve(name, &request)).await
     };
-    app.ui.status(&response.map_err(Failure::from)?.message);
-    Ok(0)
-}
-
-fn show(app: &App, args: &ReserveArgs, list: &AdvanceReservationList) -> Result<u8> {
+    let message = response.map_err(Failure::from)?.message;
     if args.output.json() {
-        app.ui.json(list)?;
+        app.ui.json(&Reserved { name, message })?;
     } else {
-        app.ui.data(&windows(&list.reservations, app.ui.context().at(list.now)))?;
+        app.ui.status(&message);
     }
     Ok(0)
 }
 
-/// Returns the reservations of a Kubernetes cluster that are in force, and warns of those that are refused.
-async fn of_cluster(app: &App, reader: &ClusterReader) -> Result<AdvanceReservationList> {
-    let (now, all) = reader.reservations().await.map_err(Failure::from)?;
-    let mut reservations = Vec::new();
-    for one in all {
-        match one.state {
-            ReservationState::InForce(view) => reservations.push(*view),
-            ReservationState::Refused(defect) => {
-                app.ui.warning(&format!("{} is not in force: {defect}", one.name));
-            }
-            ReservationState::Over => {}
-        }
+/// Parses a label with its value; the value may be empty.
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((label, value)) if !label.is_empty() => Ok((label.to_owned(), value.to_owned())),
+        _ => Err("expected a label with its value, such as `pool=exam`".to_owned()),
     }
-    Ok(AdvanceReservationList { now, reservations })
 }
 
 fn request(args: &ReserveArgs) -> Result<ReserveRequest> {
@@ -127,7 +121,7 @@ fn request(args: &ReserveArgs) -> Result<ReserveRequest> {
     let missing = |what: &str, hint: &str| {
         Failure::usage(format!("the reservation has no {what}")).hint(hint)
     };
-    if args.nodes.is_empty() && args.gpus.is_none() {
+    if args.nodes.is_empty() && args.gpus.is_none() && args.node_selector.is_empty() {
         return Err(missing("nodes or GPUs", "add `--nodes node[01-04]` or `--gpus 8`").into());
     }
     if args.users.is_empty() && args.queues.is_empty() {
@@ -138,6 +132,7 @@ fn request(args: &ReserveArgs) -> Result<ReserveRequest> {
     let length = args.length.ok_or_else(|| missing("duration", "add `--for 8h`"))?;
     Ok(ReserveRequest {
         nodes: args.nodes.clone(),
+        node_selector: args.node_selector.iter().cloned().collect(),
         gpus: args.gpus,
         gpu: args.gpu.clone(),
         users: args.users.clone(),

@@ -2,6 +2,7 @@
 
 use muster_api::types::{AdvanceReservationList, NodeList};
 use muster_model::view::{AdvanceReservationView, JobState};
+use serde_json::{Value, json};
 
 use crate::home::Home;
 
@@ -46,8 +47,9 @@ fn a_gpu_that_is_set_aside_is_for_the_jobs_that_name_it() {
     assert!(table.contains("exam") && table.contains("active"), "{table}");
     assert_eq!(home.job(wide).state, JobState::Pending);
 
-    let said = home.words("reserve exam --drop").ok().stderr;
-    assert!(said.contains("deleted; jobs that run in it continue"), "{said}");
+    let dropped = home.words("reserve exam --drop --json").ok().json::<Value>();
+    let message = "exam: deleted; jobs that run in it continue";
+    assert_eq!(dropped, json!({"name": "exam", "message": message}));
     assert!(reservations(&home).is_empty());
     home.words(&format!("wait {wide}")).ok();
 }
@@ -149,6 +151,8 @@ fn mistakes_are_answered_with_what_is_meant() {
     fails("reserve more --for 1h --users ann", 2, "no nodes or GPUs");
     fails("reserve more --gpus 1 --users ann", 2, "no duration");
     fails("reserve more --gpus 1 --for 1h --times 3 --users ann", 2, "--every");
+    fails("reserve more --node-selector a=b --for 1h --users ann", 2, "only on Kubernetes");
+    fails("reserve more --node-selector a --for 1h --users ann", 2, "a label with its value");
     fails(
         "reserve more --gpus 1 --for 1h --start 2020-01-01T00:00Z --users ann",
         2,

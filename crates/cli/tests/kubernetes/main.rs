@@ -29,6 +29,7 @@ mod queues;
 mod ray;
 mod real_nodes;
 mod reservations;
+mod reserve;
 mod scheduler;
 mod scheduler_process;
 mod settings_object;

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{KubernetesCluster, success, until};
-use crate::explain::{check_failure, explained, muster_as};
+use crate::explain::{explained, muster_as};
 use crate::scheduler_process::SchedulerProcess;
 use crate::settings_object::SettingsObject;
 
@@ -65,8 +65,6 @@ fn a_reserved_node_is_for_its_namespace_also_after_a_kill() {
     let listed = muster_as(&cluster.kubeconfig(), &["reserve"]);
     let listed = success(&["reserve"], &listed);
     assert!(listed.contains("exam") && listed.contains("active"), "{listed}");
-    let refused = muster_as(&cluster.kubeconfig(), &["reserve", "exam", "--drop"]);
-    check_failure(&refused, 2, "the reservations of a Kubernetes cluster are objects");
 
     // Wrong objects say so, and change nothing.
     let overlapping = reservation(&cluster, "overlapping", &spec);

@@ -8,6 +8,7 @@ mod explain;
 mod list;
 mod logs;
 mod read;
+mod reserve;
 pub mod send;
 mod server;
 mod submit;
@@ -22,7 +23,7 @@ use futures_util::future::BoxFuture;
 use muster_api::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery};
 use muster_api::routes::RouteId;
 use muster_api::types::{
-    ActionRequest, BulkRequest, ErrorBody, ScaleRequest, SubmitRequest, Timeline,
+    ActionRequest, BulkRequest, ErrorBody, ReserveRequest, ScaleRequest, SubmitRequest, Timeline,
 };
 use muster_api::{Call, Responder, RouteResponse, WaitMode};
 use muster_kubernetes::job::{self, JobApi};
@@ -180,6 +181,14 @@ impl KubernetesScheduler {
             }
             RouteId::Nodes => json(&self.nodes().await?),
             RouteId::Queues => json(&self.queues().await?),
+            RouteId::Reservations => json(&self.reservations().await?),
+            RouteId::Reserve => {
+                let request = read::<ReserveRequest>(&call.body)?;
+                json(&self.reserve(call.name.as_deref().unwrap_or_default(), &request).await?)
+            }
+            RouteId::DropReservation => {
+                json(&self.drop_reservation(call.name.as_deref().unwrap_or_default()).await?)
+            }
             RouteId::Usage => json(&self.usage().await?),
             RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
             RouteId::Timeline => json(&Timeline {

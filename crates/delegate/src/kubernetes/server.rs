@@ -158,8 +158,17 @@ impl ApiServer {
 
     /// Deletes an object, and what belongs to it afterwards; true if it existed.
     pub(super) async fn delete(&self, path: &str) -> Result<bool> {
-        let body =
+        self.delete_if(path, None).await
+    }
+
+    /// Deletes an object as [`Self::delete`] does, if its id and version are those of the preconditions;
+    /// else the error is a conflict.
+    pub(super) async fn delete_if(&self, path: &str, preconditions: Option<Value>) -> Result<bool> {
+        let mut body =
             json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+        if let Some(preconditions) = preconditions {
+            body["preconditions"] = preconditions;
+        }
         let request = with_body(http::Method::DELETE, path, &body);
         match self.client.request::<Value>(request).await {
             Ok(_) => Ok(true),

@@ -313,7 +313,7 @@ impl KubernetesScheduler {
     ///
     /// # Errors
     /// If the user has withdrawn the submission.
-    async fn until_answered<T, F>(
+    pub(super) async fn until_answered<T, F>(
         &self,
         request: impl Fn() -> F,
     ) -> Result<std::result::Result<T, kube::Error>>
@@ -335,10 +335,10 @@ impl KubernetesScheduler {
             // Both ends of the pause are the same to the caller.
             let _ = tokio::time::timeout(RETRY_INTERVAL, withdrawn.wait_for(|is| *is)).await;
         }
-        Err(RequestError::interrupted("the submission was withdrawn"))
+        Err(RequestError::interrupted("the request was withdrawn"))
     }
 
-    fn is_withdrawn(&self) -> bool {
+    pub(super) fn is_withdrawn(&self) -> bool {
         *self.withdrawn.borrow()
     }
 

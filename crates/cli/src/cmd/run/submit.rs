@@ -14,7 +14,6 @@ use muster_spec::{ParsedJob, SubmissionSite};
 use rustix::fs::Mode;
 use rustix::process::umask;
 use serde_json::{Map, Value};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::environment::{self, EnvFiles, RunsOn};
@@ -22,6 +21,7 @@ use crate::exit::Failure;
 use crate::notify_file;
 use crate::on::{self, On};
 use crate::source::SourceText;
+use crate::withdraw::or_withdraw;
 
 /// Options that apply to all texts of a submission.
 pub struct SubmitOptions {
@@ -150,30 +150,12 @@ pub async fn submit(
 /// Sends a submission, and once more if the connection breaks: both have the same idempotency key.
 async fn send(client: &Client, request: &SubmitRequest) -> Result<SubmitResponse, ClientError> {
     if client.socket().is_none() {
-        return send_here(client, request).await;
+        return or_withdraw(client, client.submit(request)).await;
     }
     match client.submit(request).await {
         Err(ClientError::Io(_)) => client.submit(request).await,
         answer => answer,
     }
-}
-
-/// Submits through the client in this process, without a daemon. Ctrl-C and SIGTERM withdraw the
-/// submission; no job of it runs then.
-async fn send_here(
-    client: &Client,
-    request: &SubmitRequest,
-) -> Result<SubmitResponse, ClientError> {
-    let mut terminated = signal(SignalKind::terminate()).map_err(ClientError::Io)?;
-    let answer = client.submit(request);
-    tokio::pin!(answer);
-    tokio::select! {
-        answer = &mut answer => return answer,
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated.recv() => {}
-    }
-    client.withdraw();
-    answer.await
 }
 
 /// Returns the environment variables that are UTF-8, and warns of the others. Secrets of the job from inside of which
