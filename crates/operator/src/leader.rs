@@ -44,6 +44,8 @@ struct Leader<'a> {
     scheduler: Scheduler,
     queues: Queues,
     reservations: ReservationStatuses,
+    /// True if settings of an advance reservation were seen that its status is not about: users wait for it.
+    has_new_reservation: bool,
     sources: Sources,
     executor: Executor,
     /// Record of usage; `None` for a process without a lease, which has no namespace.
@@ -71,6 +73,7 @@ pub(crate) async fn run(
         scheduler: start_scheduler(settings, usage.as_ref(), published.holders.as_deref()).await?,
         queues: Queues::of(&settings.queues),
         reservations: ReservationStatuses::default(),
+        has_new_reservation: false,
         executor: Executor::new(
             client.clone(),
             sender.clone(),
@@ -178,6 +181,9 @@ impl Leader<'_> {
             if status_timer.take_due() {
                 self.write_statuses(&mut usage_timer);
             }
+            if std::mem::take(&mut self.has_new_reservation) {
+                self.write_reservation_statuses();
+            }
             if record_timer.take_due()
                 && let Some(usage) = self.usage.clone()
             {
@@ -213,8 +219,14 @@ impl Leader<'_> {
                 kueue.take_statuses(&views(&self.scheduler), &self.scheduler.counts_of_queues())
             }
         };
-        let reservations = self.reservations.take(&self.scheduler.reservations(now()));
-        for (address, status) in statuses.into_iter().chain(reservations) {
+        for (address, status) in statuses {
+            self.executor.write_status(address, status);
+        }
+        self.write_reservation_statuses();
+    }
+
+    fn write_reservation_statuses(&mut self) {
+        for (address, status) in self.reservations.take(&self.scheduler.reservations(now())) {
             self.executor.write_status(address, status);
         }
     }
@@ -247,7 +259,13 @@ impl Leader<'_> {
 
     fn take_in(&mut self, report: Report) {
         match report {
-            Report::Seen(observation) => self.scheduler.observe(observation),
+            Report::Seen(observation) => {
+                self.has_new_reservation |= matches!(
+                    &observation,
+                    Observation::Reservation(facts) if !facts.has_places_of_settings
+                );
+                self.scheduler.observe(observation);
+            }
             Report::StatusLost(address) => {
                 self.reservations.forget(&address);
                 match &mut self.queues {

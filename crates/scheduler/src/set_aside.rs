@@ -196,6 +196,9 @@ impl Scheduler {
         }
         match &mut asked.resources {
             ReservedResources::Gpus { labels, .. } => {
+                if facts.places.is_empty() && self.nodes.with_labels(selector).is_empty() {
+                    return Err(format!("no node has the labels {}", labels_text(selector)));
+                }
                 let rule = self.nodes.rule(&NodeRule::of_labels(selector));
                 *labels = BTreeMap::from([(rule.key(), YES.into())]);
                 self.sync_nodes(now);
@@ -207,7 +210,13 @@ impl Scheduler {
                 if names.is_empty() {
                     *names = self.nodes.with_labels(selector);
                 }
-                check_number(names.len(), selector)?;
+                if names.is_empty() {
+                    return Err(format!("no node has the labels {}", labels_text(selector)));
+                }
+                if names.len() > MAX_NODES {
+                    let text = labels_text(selector);
+                    return Err(format!("more than {MAX_NODES} nodes have the labels {text}"));
+                }
             }
         }
         Ok(asked)
@@ -313,16 +322,8 @@ impl Scheduler {
     }
 }
 
-/// Checks the number of nodes that have the labels of a reservation.
-fn check_number(nodes: usize, selector: &BTreeMap<String, String>) -> Result<(), String> {
-    if (1..=MAX_NODES).contains(&nodes) {
-        return Ok(());
-    }
-    let labels: Vec<String> =
-        selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let labels = labels.join(", ");
-    Err(match nodes {
-        0 => format!("no node has the labels of `nodeSelector`: {labels}"),
-        _ => format!("more than {MAX_NODES} nodes have the labels of `nodeSelector`: {labels}"),
-    })
+/// Returns labels with their values as text.
+fn labels_text(labels: &BTreeMap<String, String>) -> String {
+    let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    labels.join(", ")
 }
