@@ -260,10 +260,12 @@ impl Leader<'_> {
     fn take_in(&mut self, report: Report) {
         match report {
             Report::Seen(observation) => {
-                self.has_new_reservation |= matches!(
-                    &observation,
-                    Observation::Reservation(facts) if !facts.has_places_of_settings
-                );
+                if let Observation::Reservation(facts) = &observation
+                    && !facts.has_places_of_settings
+                {
+                    self.reservations.forget_object(&facts.name);
+                    self.has_new_reservation = true;
+                }
                 self.scheduler.observe(observation);
             }
             Report::StatusLost(address) => {

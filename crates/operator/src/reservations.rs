@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_kubernetes::queue::{GROUP, VERSION};
 use muster_kubernetes::reservation::{RESERVATIONS, status};
+use muster_model::AdvanceReservationName;
 use muster_model::view::AdvanceReservationView;
 use muster_scheduler::{ReservationState, ReservationStatus};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ impl ReservationStatuses {
         let mut changed = Vec::new();
         let mut written = BTreeMap::new();
         for one in all {
-            let address = format!("/apis/{GROUP}/{VERSION}/{RESERVATIONS}/{}", one.name);
+            let address = address(&one.name);
             let old = self.0.remove(&address);
             let status = status_of(one, old.as_ref());
             if old.as_ref() != Some(&status) {
@@ -36,6 +37,15 @@ impl ReservationStatuses {
     pub(crate) fn forget(&mut self, address: &str) {
         self.0.remove(address);
     }
+
+    /// Forgets the status of an object that does not have it: it may be another one of the same name.
+    pub(crate) fn forget_object(&mut self, name: &AdvanceReservationName) {
+        self.forget(&address(name));
+    }
+}
+
+fn address(name: &AdvanceReservationName) -> String {
+    format!("/apis/{GROUP}/{VERSION}/{RESERVATIONS}/{name}")
 }
 
 fn status_of(one: &ReservationStatus, old: Option<&Value>) -> Value {
@@ -121,7 +131,9 @@ mod tests {
         statuses.forget("/apis/muster.run/v1alpha1/advancereservations/exam");
         let state = ReservationState::Over;
         let over = ReservationStatus { name: "exam".into(), generation: 2, state };
-        assert_eq!(statuses.take(&[over]).len(), 1);
+        assert_eq!(statuses.take(std::slice::from_ref(&over)).len(), 1);
+        statuses.forget_object(&"exam".into());
+        assert_eq!(statuses.take(&[over]).len(), 1, "another object of that name");
         assert_eq!(statuses.take(&[]), [], "the object is gone");
     }
 }
