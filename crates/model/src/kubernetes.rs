@@ -22,6 +22,8 @@ pub struct KubernetesOptions {
     /// Folder of the submitter whose files are in the working directory of every task; relative to that of
     /// the submitter.
     pub send: Option<Arc<str>>,
+    /// Repository whose files are in the working directory of every task.
+    pub git: Option<GitSource>,
     /// Secrets and config maps whose keys become environment variables.
     pub env_from: Vec<EnvSource>,
     /// Size of `/dev/shm`; `None` means up to the memory of the container.
@@ -81,6 +83,30 @@ impl GangScheduler {
             Self::PodGroups => "pod-groups",
             Self::None => "none",
         }
+    }
+}
+
+/// Version of the files of a git repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GitSource {
+    /// Address, as git takes it; without a password.
+    pub url: Arc<str>,
+    /// Branch, tag or whole commit id; `None` means the default branch.
+    pub reference: Option<Arc<str>>,
+    /// Image that has git; `None` means that of the tasks.
+    pub image: Option<Arc<str>>,
+    /// Secret with a user name and password, or with an SSH key, of the types that Kubernetes has for them.
+    pub secret: Option<Arc<str>>,
+}
+
+impl GitSource {
+    /// Returns true if it names a commit, which is the same for every pod and at every time.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        let is_commit = |text: &Arc<str>| {
+            [40, 64].contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        self.reference.as_ref().is_some_and(is_commit)
     }
 }
 

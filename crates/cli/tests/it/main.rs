@@ -25,6 +25,7 @@ mod drain;
 mod elastic;
 mod environments;
 mod first_minute;
+mod git_fetch;
 mod home;
 mod import;
 mod import_determined;

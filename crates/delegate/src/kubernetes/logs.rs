@@ -196,11 +196,15 @@ fn container_of(found: &FoundJob, query: &LogQuery) -> Result<Option<TaskContain
     let has_started =
         |task: &JobTask<'_>| state_of(task, "running") || state_of(task, "terminated");
     let chosen = tasks.iter().filter(is_it).min_by_key(|task| (!has_started(task), task.ordinal));
-    Ok(chosen.map(|task| TaskContainer {
-        pod: task.pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-        container: task.container.to_owned(),
-        has_started: has_started(task),
-        runs: state_of(task, "running"),
+    Ok(chosen.map(|task| {
+        // What kept the task from starting is all that there is to read.
+        let failed = task.failed_before().filter(|_| !has_started(task));
+        TaskContainer {
+            pod: task.pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            container: failed.unwrap_or(task.container).to_owned(),
+            has_started: failed.is_some() || has_started(task),
+            runs: state_of(task, "running"),
+        }
     }))
 }
 

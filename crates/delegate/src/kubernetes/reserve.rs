@@ -144,7 +144,7 @@ impl KubernetesScheduler {
                 Some(Verdict::InForce) => return Ok(()),
                 Some(Verdict::Refused(defect)) => RequestError::refused(defect).hint(
                     "let it begin later, request less, or use `--stop` to stop and requeue jobs in its way; \
-                     `muster reserve` lists the reservations",
+                     `muster reserve` lists the reservations, `muster nodes` the nodes",
                 ),
                 None if self.is_withdrawn() => {
                     RequestError::interrupted("the reservation was withdrawn")

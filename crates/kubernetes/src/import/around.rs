@@ -1,12 +1,13 @@
 //! Objects around the jobs: earlier jobs that they wait for, the Services by which their pods find each
 //! other or are reached, and autoscalers. PodGroups are read by `pod_group`.
 
+use muster_document::child;
+
 use super::draft::JobDraft;
 use super::found::FoundJob;
 use super::object::ImportedObject;
 use super::{files, pod_group, ray, services};
 use crate::{kueue, names};
-use muster_document::child;
 
 /// Reads the objects around the jobs.
 pub(super) fn read(objects: &mut [ImportedObject], jobs: &mut [FoundJob]) {

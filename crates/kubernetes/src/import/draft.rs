@@ -109,6 +109,7 @@ pub(super) struct OptionsDraft {
     pub(super) pull_secrets: Vec<String>,
     pub(super) volumes: Vec<String>,
     pub(super) send: Option<String>,
+    pub(super) git: Option<GitDraft>,
     pub(super) env_from: Vec<String>,
     pub(super) shm_bytes: Option<u64>,
     pub(super) gpu_resource: Option<String>,
@@ -116,6 +117,15 @@ pub(super) struct OptionsDraft {
     pub(super) priority_class: Option<String>,
     pub(super) runtime_class: Option<String>,
     pub(super) annotations: Vec<(String, String)>,
+}
+
+/// Git repository that a job names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct GitDraft {
+    pub(super) url: String,
+    pub(super) reference: Option<String>,
+    pub(super) image: Option<String>,
+    pub(super) secret: Option<String>,
 }
 
 impl JobDraft {
@@ -276,6 +286,9 @@ impl OptionsDraft {
         fields.list("pull-secrets", &self.pull_secrets);
         fields.list("volumes", &self.volumes);
         fields.text("send", self.send.as_deref());
+        if let Some(git) = &self.git {
+            fields.0.push(("git".to_owned(), Entry::Fields(git.fields())));
+        }
         fields.list("env-from", &self.env_from);
         fields.value("shm", self.shm_bytes.map(bytes));
         fields.text("gpu-resource", self.gpu_resource.as_deref());
@@ -283,6 +296,17 @@ impl OptionsDraft {
         fields.text("priority-class", self.priority_class.as_deref());
         fields.text("runtime-class", self.runtime_class.as_deref());
         fields.map("annotations", &self.annotations);
+        fields
+    }
+}
+
+impl GitDraft {
+    fn fields(&self) -> Fields {
+        let mut fields = Fields::default();
+        fields.text("url", Some(&self.url));
+        fields.text("ref", self.reference.as_deref());
+        fields.text("image", self.image.as_deref());
+        fields.text("secret", self.secret.as_deref());
         fields
     }
 }

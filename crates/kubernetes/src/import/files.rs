@@ -1,33 +1,47 @@
-//! Files that `muster export` sends with a job: what copies them is left out, and the job names their
-//! folder again. The files themselves stay in their ConfigMap.
+//! Files that a job of `muster export` brings: what copies or fetches them is left out, and the job names their
+//! folder or repository again. Files that are sent stay in their ConfigMap.
 
-use super::draft::JobDraft;
+use muster_document::child;
+
+use super::draft::{GitDraft, JobDraft};
 use super::object::ImportedObject;
 use crate::names;
-use crate::render::{COPY, SENT, WORKDIR, is_copier};
-use muster_document::child;
+use crate::render::{COPY, CREDENTIALS, SENT, WORKDIR, cloned, is_copier};
 
 /// Folder of a job whose ConfigMap names none.
 const HERE: &str = ".";
 
-/// Reads the container of an exported pod that copies its files, and the volumes between which it does.
+/// Reads the container of an exported pod that brings its files, and the volumes that it uses.
 pub(super) fn read(object: &mut ImportedObject, spec: &str, tasks: &[String], job: &mut JobDraft) {
     let copier = format!("{spec}/initContainers/0");
     let command = object.children(&format!("{copier}/command"));
     let command: Vec<&str> = command.iter().filter_map(|at| object.peek_text(at)).collect();
-    if !is_copier(&command) {
-        return;
-    }
-    job.kubernetes.send.get_or_insert(HERE.to_owned());
     let volumes = object.children(&format!("{spec}/volumes"));
-    let named = |at: &String| object.peek_text(&format!("{at}/configMap/name")).map(str::to_owned);
-    job.sent_from = volumes.iter().find_map(named);
-    let says = "kubernetes: {send}";
+    let of_volumes = |path: &str| {
+        let text = |at: &String| object.peek_text(&format!("{at}/{path}")).map(str::to_owned);
+        volumes.iter().find_map(text)
+    };
+    let says = if is_copier(&command) {
+        job.kubernetes.send.get_or_insert(HERE.to_owned());
+        job.sent_from = of_volumes("configMap/name");
+        "kubernetes: {send}"
+    } else if let Some((url, reference)) = cloned(&command) {
+        let image = object.peek_text(&format!("{copier}/image")).map(str::to_owned);
+        job.kubernetes.git.get_or_insert(GitDraft {
+            url: url.to_owned(),
+            reference: reference.map(str::to_owned),
+            image: image.filter(|image| job.kubernetes.image.as_ref() != Some(image)),
+            secret: of_volumes("secret/secretName"),
+        });
+        "kubernetes: {git}"
+    } else {
+        return;
+    };
     object.field(&copier, says);
     let mounts = tasks.iter().flat_map(|at| object.children(&format!("{at}/volumeMounts")));
     let all: Vec<String> = volumes.into_iter().chain(mounts).collect();
     for at in all {
-        if matches!(object.peek_text(&format!("{at}/name")), Some(SENT | COPY)) {
+        if matches!(object.peek_text(&format!("{at}/name")), Some(SENT | COPY | CREDENTIALS)) {
             object.field(&at, says);
         }
     }
@@ -51,9 +65,10 @@ pub(super) fn config_map<'a>(
     }
 }
 
-/// Removes the working directory that a job has because it sends files.
+/// Removes the working directory that a job has because it brings files.
 pub(super) fn remove_workdir(job: &mut JobDraft) {
-    if job.kubernetes.send.is_some() && job.workdir.as_deref() == Some(WORKDIR) {
+    let brings_files = job.kubernetes.send.is_some() || job.kubernetes.git.is_some();
+    if brings_files && job.workdir.as_deref() == Some(WORKDIR) {
         job.workdir = None;
     }
 }

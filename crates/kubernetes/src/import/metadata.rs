@@ -1,11 +1,12 @@
 //! Metadata of the object that is a job: its name, its queue, and when it may start.
 
+use muster_document::child;
+
 use super::draft::JobDraft;
 use super::object::ImportedObject;
 use super::pod::queue;
 use super::reasons::TOPOLOGY;
 use crate::names;
-use muster_document::child;
 
 /// Annotations that Muster writes for itself.
 const OWN: [&str; 6] = [

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use muster_document::{Document, child};
 use muster_model::imported::{ImportOutcome, ImportedOption};
 use serde_json::Value;
 
 use super::reasons;
-use muster_document::{Document, child};
 
 /// Longest value that is shown with the name of its field.
 const LONGEST: usize = 60;

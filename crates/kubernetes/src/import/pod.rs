@@ -1,6 +1,7 @@
 //! Pod template of an object: resources and program of its tasks, and the options that all pods of a
 //! job share. A value that differs between the roles of a job is noted as not converted.
 
+use muster_document::child;
 use serde_json::Value;
 
 use super::command::{self, OwnNames};
@@ -13,7 +14,6 @@ use crate::group::is_gang_key;
 use crate::names;
 use crate::node::is_gpu;
 use crate::span;
-use muster_document::child;
 
 /// A role's pods, as the object describes them.
 pub(super) struct PodTemplate<'a> {

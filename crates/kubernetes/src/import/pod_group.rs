@@ -1,11 +1,12 @@
 //! PodGroups, and Pods by hand that are one gang by the name of their PodGroup.
 
+use muster_document::child;
+
 use super::draft::job_name;
 use super::found::{FoundJob, LeastPods};
 use super::object::ImportedObject;
 use crate::group::is_gang_key;
 use crate::names;
-use muster_document::child;
 
 /// Makes one job of Pods that name the same PodGroup and have equal tasks. Variables in which they differ
 /// are left out: tasks know their rank.

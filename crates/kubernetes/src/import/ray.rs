@@ -1,6 +1,7 @@
 //! Objects of KubeRay as jobs of kind `ray`: a RayJob, a RayCluster, which has no program, and a RayService,
 //! whose program is `serve run`. A cluster that is a part of another object is read with that.
 
+use muster_document::child;
 use muster_model::payload::RUNTIME_ENV_FIELDS;
 use serde_json::Value;
 
@@ -10,7 +11,6 @@ use super::object::ImportedObject;
 use super::pod::PodTemplate;
 use super::reasons::SECRET;
 use crate::names;
-use muster_document::child;
 
 /// Share of a node's memory for its object store: the default of a job.
 const OBJECT_STORE_PERCENT: u64 = 30;

@@ -1,6 +1,7 @@
 //! Objects whose pods run until they are deleted, as services: Deployment, StatefulSet and
 //! LeaderWorkerSet; a notebook where the one pod is a notebook server. Autoscalers are read by `around`.
 
+use muster_document::child;
 use muster_model::Replicas;
 use serde_json::json;
 
@@ -9,7 +10,6 @@ use super::found::{FoundJob, merge_equal, role};
 use super::object::ImportedObject;
 use super::pod::PodTemplate;
 use crate::names;
-use muster_document::child;
 
 /// Programs that are a notebook server, as they are named in commands and images.
 const NOTEBOOKS: [&str; 4] = ["jupyter", "notebook", "code-server", "rstudio"];

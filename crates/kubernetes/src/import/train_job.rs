@@ -2,13 +2,13 @@
 //! fields. The pod template that results is put into the TrainJob, and each of its fields keeps its
 //! place in the file; what became of a field is noted where it is written.
 
+use muster_document::Document;
 use serde_json::{Map, Value, json};
 
 use super::found::{FoundJob, TrainerFacts, role};
 use super::mpi;
 use super::object::{COPY, ImportedObject, scalar};
 use super::pod::PodTemplate;
-use muster_document::Document;
 
 /// Kind of a runtime that a reference without a kind means.
 const RUNTIME: &str = "ClusterTrainingRuntime";

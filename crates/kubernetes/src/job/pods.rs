@@ -201,6 +201,21 @@ impl JobTask<'_> {
         self.statuses("initContainerStatuses").map(|one| &one["state"])
     }
 
+    /// Returns the name of the container before it that has failed; `None` without one.
+    #[must_use]
+    pub fn failed_before(&self) -> Option<&str> {
+        self.failure_before()?["name"].as_str()
+    }
+
+    /// Returns the status of the container before it that has failed.
+    fn failure_before(&self) -> Option<&Value> {
+        let mut before = self.statuses("initContainerStatuses");
+        before.find(|one| {
+            let code = one["state"]["terminated"]["exitCode"].as_i64();
+            code.is_some_and(|code| code != 0)
+        })
+    }
+
     fn statuses(&self, field: &str) -> impl Iterator<Item = &Value> {
         self.pod["status"][field].as_array().into_iter().flatten()
     }
@@ -210,9 +225,7 @@ impl JobTask<'_> {
             return TaskExit::TimedOut;
         }
         let own = &self.container_state()["terminated"];
-        let mut before = self.init_states().map(|state| &state["terminated"]);
-        let failed_before =
-            before.find(|ended| ended["exitCode"].as_i64().is_some_and(|code| code != 0));
+        let failed_before = self.failure_before().map(|one| &one["state"]["terminated"]);
         let ended = if own.is_object() { own } else { failed_before.unwrap_or(own) };
         let code = ended["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
         match (code, ended["reason"].as_str()) {

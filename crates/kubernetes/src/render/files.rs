@@ -1,11 +1,11 @@
-//! Files that are sent with a job: a ConfigMap has them, and a container that runs before the tasks copies
-//! them to the working directory, where the tasks may write.
+//! The working directory of a job that brings its files, where the tasks may write. Files that are sent are in
+//! a ConfigMap, and a container that runs before the tasks copies them; those of a repository come by `git`.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::JobShape;
+use super::{JobShape, git};
 
 /// Working directory of a job that names none.
 pub(crate) const WORKDIR: &str = "/workdir";
@@ -33,7 +33,12 @@ pub struct SentFile {
 
 /// Returns the working directory of the tasks; `None` means that of the image.
 pub(super) fn workdir<'a>(job: &JobShape<'a>) -> Option<&'a str> {
-    job.input.workdir.or((!job.input.files.is_empty()).then_some(WORKDIR))
+    job.input.workdir.or(brings_files(job).then_some(WORKDIR))
+}
+
+/// Returns true if a container fills the working directory before the tasks start.
+fn brings_files(job: &JobShape<'_>) -> bool {
+    !job.input.files.is_empty() || job.input.options.git.is_some()
 }
 
 /// Returns the fields of a ConfigMap that has the files. Their names in it are numbers, since keys have
@@ -63,28 +68,26 @@ fn key(number: usize) -> String {
 /// Returns the volumes of a pod: the files, and the directory to which they are copied.
 pub(super) fn volumes(job: &JobShape<'_>) -> Vec<Value> {
     let files = job.input.files;
+    let directory = json!({"name": COPY, "emptyDir": {}});
     if files.is_empty() {
-        return Vec::new();
+        let directory = brings_files(job).then_some(directory);
+        return directory.into_iter().chain(git::credentials(job)).collect();
     }
     let item = |(number, file): (usize, &SentFile)| {
         let mode = if file.is_executable { 0o755 } else { 0o644 };
         json!({"key": key(number), "path": format!("{FOLDER}/{}", file.path), "mode": mode})
     };
     let items: Vec<Value> = files.iter().enumerate().map(item).collect();
-    vec![
-        json!({"name": SENT, "configMap": {"name": job.name, "items": items}}),
-        json!({"name": COPY, "emptyDir": {}}),
-    ]
+    vec![json!({"name": SENT, "configMap": {"name": job.name, "items": items}}), directory]
 }
 
 /// Returns the mount of the working directory.
 pub(super) fn mount(job: &JobShape<'_>) -> Option<Value> {
-    let files = job.input.files;
     let path = workdir(job)?;
-    (!files.is_empty()).then(|| json!({"name": COPY, "mountPath": path}))
+    brings_files(job).then(|| json!({"name": COPY, "mountPath": path}))
 }
 
-/// Returns the container that copies the files before the tasks start. It asks for as much as a task,
+/// Returns the container that brings the files before the tasks start. It asks for as much as a task,
 /// which has these resources, but for no devices: the pod asks for no more.
 pub(super) fn copier(job: &JobShape<'_>, mut resources: Value) -> Option<Value> {
     let mount = mount(job)?;
@@ -93,6 +96,9 @@ pub(super) fn copier(job: &JobShape<'_>, mut resources: Value) -> Option<Value> 
         if let Some(amounts) = resources.get_mut(amounts).and_then(Value::as_object_mut) {
             amounts.retain(|name, _| !name.contains('/'));
         }
+    }
+    if let Some(source) = &job.input.options.git {
+        return Some(git::container(job, source, path, mount, resources));
     }
     Some(json!({
         "name": "files",

@@ -43,9 +43,10 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
     let on_volume = |dir: &str| {
         input.options.volumes.iter().any(|volume| Path::new(dir).starts_with(&*volume.path))
     };
-    if !input.files.is_empty() && input.workdir.is_some_and(on_volume) {
+    let brings_files = !input.files.is_empty() || input.options.git.is_some();
+    if brings_files && input.workdir.is_some_and(on_volume) {
         refuse(
-            "`send`: its working directory is on a volume, which the sent files would hide",
+            "`send` or `git`: its working directory is on a volume, which the files would hide",
             "remove `workdir`, or copy the code to the volume; write results to the volume by its path",
         );
     }
@@ -317,6 +318,12 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
             "the Ray cluster keeps its smallest size: only KubeRay's autoscaler adds nodes, and not under Kueue"
                 .to_owned(),
         );
+    }
+    if let Some(git) = input.options.git.as_ref().filter(|git| !git.is_fixed()) {
+        warnings.push(format!(
+            "`git`: each pod fetches {} as it is when the pod starts; the whole id of a commit is the same for all",
+            git.reference.as_deref().unwrap_or("the default branch")
+        ));
     }
     if let Some(elastic) = spec.elastic() {
         warnings.push(format!(

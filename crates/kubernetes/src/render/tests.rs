@@ -2,7 +2,7 @@
 
 use muster_model::job::GpuRequest;
 use muster_model::job::Resources;
-use muster_model::kubernetes::ClaimMount;
+use muster_model::kubernetes::{ClaimMount, GitSource};
 use muster_model::{
     AfterCheckpoint, Array, Checkpoint, CheckpointBy, CheckpointTo, CpuMilli, Dependency,
     DependencyKind, GpuMilli, JobId, Notebook, Protection, Replicas, Restart, Segment, Service,
@@ -627,6 +627,43 @@ fn sent_files_are_copied_to_the_working_directory() {
     let named = render(&RenderInput { workdir: Some("/srv/run"), ..input }).unwrap().objects;
     let pod = &named.last().unwrap()["spec"]["template"]["spec"];
     assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/srv/run");
+}
+
+#[test]
+fn a_repository_is_fetched_to_the_working_directory() {
+    let source = |reference: Option<&str>, image: Option<&str>, secret: Option<&str>| GitSource {
+        url: "https://git.example.com/team/train.git".into(),
+        reference: reference.map(Into::into),
+        image: image.map(Into::into),
+        secret: secret.map(Into::into),
+    };
+    let rendered = |source: GitSource| {
+        let options = KubernetesOptions { git: Some(source), volumes: Vec::new(), ..options() };
+        rendered(&train(), &options, GangScheduler::Muster).unwrap()
+    };
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let job = rendered(source(Some(commit), Some("git:1"), Some("key")));
+    let is_of_git = |warning: &String| warning.contains("`git`");
+    assert!(!job.warnings.iter().any(is_of_git), "{:?}", job.warnings);
+    let pod = &job.objects.last().unwrap()["spec"]["template"]["spec"];
+    let fetcher = &pod["initContainers"][0];
+    assert_eq!(fetcher["image"], "git:1");
+    let words = fetcher["command"].as_array().unwrap();
+    let url = "https://git.example.com/team/train.git";
+    assert_eq!(words[3..], [json!("git"), json!(url), json!(commit), json!("/data/run")]);
+    let directory = json!({"name": "workdir", "mountPath": "/data/run"});
+    let secret = json!({"name": "git", "mountPath": "/muster/git", "readOnly": true});
+    assert_eq!(fetcher["volumeMounts"], json!([directory, secret]));
+    let task = &pod["containers"][0];
+    assert_eq!((&task["workingDir"], &task["volumeMounts"][0]), (&json!("/data/run"), &directory));
+    assert!(!task["volumeMounts"].as_array().unwrap().contains(&secret));
+    // A branch may be another commit for each pod.
+    let job = rendered(source(None, None, None));
+    assert!(job.warnings.iter().any(is_of_git), "{:?}", job.warnings);
+    let pod = &job.objects.last().unwrap()["spec"]["template"]["spec"];
+    assert_eq!(pod["initContainers"][0]["image"], "registry.example.com/train:1");
+    assert_eq!(pod["initContainers"][0]["command"][5], "HEAD");
+    assert_eq!(pod["volumes"][0], json!({"name": "workdir", "emptyDir": {}}));
 }
 
 /// Renders a job as a TrainJob.

@@ -333,6 +333,8 @@ document! {
         "volumes" volumes: OneOrMany<Text>,
         /// Folder of up to 1 MB whose files are sent to the working directory of the tasks: `.`.
         "send" send: Text,
+        /// Git repository whose files are in the working directory of the tasks.
+        "git" git: GitDocument,
         /// Secrets and config maps whose keys become environment variables: `secret/wandb`,
         /// `configmap/settings`.
         "env-from" env_from: OneOrMany<Text>,
@@ -354,6 +356,20 @@ document! {
         "kuberay" kuberay: Flag,
         /// Annotations of its pods: `{example.com/team: vision}`.
         "annotations" annotations: Named<Text>,
+    }
+}
+
+document! {
+    /// Git repository whose files are in the working directory of the tasks.
+    GitDocument ("git") requires ["url"] foreign &[("repo", "url"), ("repository", "url"), ("branch", "ref"), ("tag", "ref"), ("commit", "ref"), ("revision", "ref"), ("rev", "ref")] => {
+        /// Address of the repository: `https://git.example.com/team/train.git`.
+        "url" url: Text,
+        /// Branch, tag, or whole commit id. By default the default branch.
+        "ref" reference: Text,
+        /// Image that has git and `sh`. By default that of the job.
+        "image" image: Text,
+        /// Secret with `username` and `password`, or with `ssh-privatekey`, and perhaps `known_hosts`.
+        "secret" secret: Text,
     }
 }
 

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use muster_model::kubernetes::{ClaimMount, EnvSource, GangScheduler, KubernetesOptions};
+use muster_model::kubernetes::{
+    ClaimMount, EnvSource, GangScheduler, GitSource, KubernetesOptions,
+};
 
 use crate::diagnostic::{Problem, Problems};
 use crate::field::{Located, OneOrMany, Text};
@@ -42,6 +44,7 @@ fn options(
             })
             .collect(),
         send: one(&written.send, "send", problems),
+        git: git(written, problems),
         env_from: all(written.env_from.as_ref())
             .filter_map(|item| {
                 let source = env_source(item.0);
@@ -76,6 +79,55 @@ fn scheduler(written: &KubernetesDocument, problems: &mut Problems) -> Option<Ga
         );
     }
     known
+}
+
+/// Returns the repository that the job names.
+fn git(written: &KubernetesDocument, problems: &mut Problems) -> Option<GitSource> {
+    let section = written.git.as_ref()?;
+    if let Some(send) = &written.send {
+        problems.add(
+            Problem::new("`send` and `git` exclude each other")
+                .at(send.key, "both put files into the working directory")
+                .hint("remove one of them".to_owned()),
+        );
+    }
+    let mut one = |field: &Option<Located<Text>>, name: &str| {
+        let field = field.as_ref()?;
+        let text = word((&field.value.0, field.place), name, problems)?;
+        let written = (&*text, field.place);
+        // git and sh would take it for an option.
+        let is_option = text.starts_with('-');
+        refuse_unless(!is_option, name, written, "it begins with `-`", problems);
+        (!is_option).then_some(text)
+    };
+    let git = &section.value;
+    let url = one(&git.url, "url");
+    let source = GitSource {
+        url: url?,
+        reference: one(&git.reference, "ref"),
+        image: one(&git.image, "image"),
+        secret: one(&git.secret, "secret"),
+    };
+    let place = git.url.as_ref().map(|url| url.place)?;
+    if has_password(&source.url) {
+        problems.add(
+            Problem::new("`url` has a password, which everybody who may read pods could read")
+                .at(place, "remove it")
+                .hint("name a secret that has it: `git: {url: …, secret: NAME}`".to_owned()),
+        );
+        return None;
+    }
+    let is_remote = source.url.contains(':');
+    let label = "expected an address such as `https://git.example.com/team/train.git`";
+    refuse_unless(is_remote, "url", (&source.url, place), label, problems);
+    is_remote.then_some(source)
+}
+
+/// Returns true if an address has a password between its scheme and its host.
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map(|(_, rest)| rest);
+    let authority = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
 }
 
 /// Returns true for a Ray cluster that KubeRay makes.

@@ -1,6 +1,8 @@
 //! The section `kubernetes` of job files: what each field becomes, and which values are rejected.
 
-use muster_model::kubernetes::{ClaimMount, EnvSource, GangScheduler, KubernetesOptions};
+use muster_model::kubernetes::{
+    ClaimMount, EnvSource, GangScheduler, GitSource, KubernetesOptions,
+};
 use muster_model::unit::Bytes;
 
 use crate::support::{check, complaint};
@@ -39,6 +41,7 @@ kubernetes:
         pull_secrets: vec!["registry".into()],
         volumes: vec![mount("data", "/data", false), mount("models", "/models", true)],
         send: Some("./code".into()),
+        git: None,
         env_from: vec![EnvSource::Secret("wandb".into()), EnvSource::ConfigMap("settings".into())],
         shm_bytes: Some(Bytes(16_000_000_000)),
         gpu_resource: Some("amd.com/gpu".into()),
@@ -51,6 +54,48 @@ kubernetes:
     };
     assert_eq!(check(text).unwrap()[0].kubernetes, expected);
     assert_eq!(check("run: a").unwrap()[0].kubernetes, KubernetesOptions::default());
+}
+
+#[test]
+fn a_repository_is_an_address_and_what_else_it_needs() {
+    let git = |section: &str| {
+        let text = format!("run: a\nkubernetes: {{git: {{{section}}}}}\n");
+        check(&text).unwrap()[0].kubernetes.git.clone().unwrap()
+    };
+    let source =
+        |url: &str| GitSource { url: url.into(), reference: None, image: None, secret: None };
+    for url in ["https://git.example.com/a.git", "git@git.example.com:a.git", "https://u@h/a"] {
+        assert_eq!(git(&format!("url: '{url}'")), source(url));
+    }
+    let all = git("url: ssh://git.example.com/a, ref: v1.2, image: git, secret: key");
+    let expected = GitSource {
+        reference: Some("v1.2".into()),
+        image: Some("git".into()),
+        secret: Some("key".into()),
+        ..source("ssh://git.example.com/a")
+    };
+    assert_eq!(all, expected);
+    assert!(!all.is_fixed());
+    assert!(git(&format!("url: 'https://h/a', ref: {}", "a1".repeat(20))).is_fixed());
+
+    let address = "expected an address such as `https://git.example.com/team/train.git`";
+    check_rejected("git: {url: train}", "`url` cannot be passed to Kubernetes", address);
+    check_rejected(
+        "git: {url: '--upload-pack=x:y'}",
+        "`url` cannot be passed to Kubernetes",
+        "it begins with `-`",
+    );
+    check_rejected(
+        "git: {url: 'https://ann:secret@h/a'}",
+        "`url` has a password, which everybody who may read pods could read",
+        "secret: NAME",
+    );
+    check_rejected(
+        "send: ., git: {url: 'https://h/a'}",
+        "`send` and `git` exclude each other",
+        "both put files into the working directory",
+    );
+    check_rejected("git: {ref: v1}", "`url` is missing", "`git` needs it");
 }
 
 /// Checks the first line and the label of what is printed for a section.

@@ -2,11 +2,15 @@
 //! far as Kubernetes has the same: docs/kubernetes.md lists the differences.
 
 use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::target::{KubernetesTarget, run, submit};
-use crate::cluster::{KubernetesCluster, until};
+use crate::cluster::{KubernetesCluster, success, until};
 use crate::conform::{JobPlace, conformance};
 
 conformance!(
@@ -261,6 +265,81 @@ fn a_folder_is_sent_with_a_job() {
     let (code, _, stderr) = run(&place, &job.replace("send: code", "send: cod"));
     assert!(code == 1 && stderr.contains("cannot read"), "{code}: {stderr}");
     assert!(files().is_empty());
+}
+
+/// Server of the repositories of a folder, at the address at which pods reach this machine.
+struct GitServer(Child);
+
+impl GitServer {
+    const ADDRESS: &str = "10.99.0.1";
+
+    fn start(folder: &Path) -> Self {
+        let base = format!("--base-path={}", folder.display());
+        let listen = format!("--listen={}", Self::ADDRESS);
+        let words = ["daemon", "--reuseaddr", "--export-all", &base, &listen];
+        let server = Self(Command::new("git").args(words).spawn().unwrap());
+        until("the server listens", || TcpStream::connect((Self::ADDRESS, 9418)).is_ok());
+        server
+    }
+}
+
+impl Drop for GitServer {
+    fn drop(&mut self) {
+        // git starts the server as a process of its own, which ends on this signal.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_repository_is_fetched_for_a_job() {
+    let place = KubernetesTarget::new();
+    let source = place.folder().join("train");
+    fs::create_dir(&source).unwrap();
+    let git = |words: &[&str]| {
+        let identity = ["-c", "user.name=ann", "-c", "user.email=ann@example.com"];
+        let output =
+            Command::new("git").args(identity).args(words).current_dir(&source).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    git(&["init", "--quiet", "."]);
+    fs::write(source.join("net.txt"), "layers").unwrap();
+    git(&["add", "net.txt"]);
+    git(&["commit", "--quiet", "--message", "layers"]);
+    let commit = git(&["rev-parse", "HEAD"]);
+    fs::write(source.join("net.txt"), "other").unwrap();
+    git(&["commit", "--quiet", "--all", "--message", "other"]);
+    let server = GitServer::start(&place.folder());
+    let cluster = KubernetesCluster::here();
+    let words = ["image", "localhost/git:1", "/usr/bin/git"];
+    success(&words, &cluster.xtask(&words));
+
+    // The tasks of all pods run in the folder with the files, and can write there.
+    let all = place.all_of_it();
+    let url = format!("url: 'git://{}/train', image: 'localhost/git:1'", GitServer::ADDRESS);
+    let job = |name: &str, reference: &str| {
+        format!(
+            "name: {name}\n{all}\ntasks-per-node: 2\nrun: cat net.txt && pwd && touch progress\n\
+             kubernetes: {{git: {{{url}, ref: {reference}}}}}\n"
+        )
+    };
+    submit(&place, &job("cloned", &commit));
+    assert_eq!(place.call(&["wait", "cloned"]).0, 0, "{}", place.ok(&["show", "cloned"]));
+    for rank in ["0", "3"] {
+        assert_eq!(place.ok(&["logs", "cloned", "-r", rank]), "layers/workdir\n");
+    }
+    // What cannot be fetched, or not with this image, is in the log.
+    submit(&place, &job("missing", "none"));
+    assert_eq!(place.call(&["wait", "missing"]).0, 1);
+    let said = place.ok(&["logs", "missing"]);
+    assert!(said.contains("none of git://") && said.contains("cannot be fetched"), "{said}");
+    submit(&place, &job("without", "none").replace(", image: 'localhost/git:1'", ""));
+    assert_eq!(place.call(&["wait", "without"]).0, 127);
+    let said = place.ok(&["logs", "without"]);
+    assert!(said.contains("the image has no git"), "{said}");
+    drop(server);
 }
 
 #[test]

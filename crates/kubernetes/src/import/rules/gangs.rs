@@ -1,10 +1,10 @@
 //! Rules on gangs: whether all pods start together, and restart together.
 
+use muster_document::child;
 use muster_model::check::Severity;
 
 use super::super::finding::{ObjectFacts, ObjectRule, RuleHit};
 use crate::names;
-use muster_document::child;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {

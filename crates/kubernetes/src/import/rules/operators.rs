@@ -1,6 +1,7 @@
 //! Rules on objects of operators: what a controller adds to the pods that a job elsewhere lacks, and
 //! numbers of processes that differ from those of GPUs.
 
+use muster_document::child;
 use muster_model::check::Severity;
 
 use super::super::draft::ProgramDraft;
@@ -8,7 +9,6 @@ use super::super::finding::{ObjectFacts, ObjectRule, RuleHit};
 use super::super::found::FoundJob;
 use super::super::launch::launcher;
 use crate::names;
-use muster_document::child;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_document::child;
 use muster_model::check::Severity;
 use serde_json::Value;
 
@@ -13,7 +14,6 @@ use crate::kueue::{GROUP, defect};
 use crate::names;
 use crate::node::is_gpu;
 use crate::quantity::units;
-use muster_document::child;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {

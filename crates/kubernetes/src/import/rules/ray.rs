@@ -1,13 +1,13 @@
 //! Rules on objects of KubeRay: the size of a cluster, and how it starts and ends. What its nodes offer is in
 //! `ray_nodes`.
 
+use muster_document::child;
 use muster_model::check::Severity;
 
 use super::super::finding::{ObjectFacts, ObjectRule, RuleHit};
 use super::super::found::FoundJob;
 use super::super::object::ImportedObject;
 use crate::names;
-use muster_document::child;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {

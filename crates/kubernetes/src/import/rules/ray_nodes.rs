@@ -1,6 +1,7 @@
 //! Rules on the pods of KubeRay: whether a node of Ray offers what its container has, and whether all have one
 //! version of Ray and demand a secret.
 
+use muster_document::child;
 use muster_model::check::Severity;
 
 use super::super::finding::{ObjectFacts, ObjectRule, RuleHit};
@@ -9,7 +10,6 @@ use super::ray::{Cluster, clusters};
 use crate::node::is_gpu;
 use crate::quantity;
 use crate::render::version_of_image;
-use muster_document::child;
 
 pub(in super::super) const RULES: &[ObjectRule] = &[
     ObjectRule {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
-use muster_model::kubernetes::{ClaimMount, EnvSource, KubernetesOptions};
+use muster_model::kubernetes::{ClaimMount, EnvSource, GitSource, KubernetesOptions};
 use muster_model::payload::TaskCommand;
 use muster_model::{
     AfterCheckpoint, Array, Bytes, Checkpoint, CheckpointBy, CheckpointTo, CpuMilli, JobSpec,
@@ -159,6 +159,7 @@ fn options() -> impl Strategy<Value = KubernetesOptions> {
             runtime_class: Some("nvidia".into()),
             annotations: [("example.com/a".into(), "1".into())].into(),
             send: None,
+            git: None,
             is_kuberay: false,
             scheduler: None,
         }
@@ -264,12 +265,28 @@ fn job(groups: Vec<TaskGroup>) -> impl Strategy<Value = Generated> {
     });
     let scheduler = proptest::sample::select(&SCHEDULERS[..]);
     let workdir = proptest::option::of(Just("/srv/run".to_owned()));
-    (with_terms(spec), commands, env, workdir, options(), scheduler, files()).prop_map(
-        move |(spec, commands, env, workdir, mut options, scheduler, files)| {
+    let brought = (files(), proptest::option::of(repository()));
+    (with_terms(spec), commands, env, workdir, options(), scheduler, brought).prop_map(
+        move |(spec, commands, env, workdir, mut options, scheduler, (files, source))| {
             let commands = names.iter().cloned().zip(commands).collect();
             let form = JobForm::Simplest;
             options.send = (!files.is_empty()).then(|| "code".into());
+            // Both bring files to the same place.
+            options.git = source.filter(|_| files.is_empty());
             fit(Generated { spec, commands, env, workdir, options, scheduler, form, files })
+        },
+    )
+}
+
+/// Repository whose files a job runs.
+fn repository() -> impl Strategy<Value = GitSource> {
+    let text = |text: &str| proptest::option::of(Just(Arc::from(text)));
+    (text("v1.2"), text("registry.example.com/git:2"), text("deploy-key")).prop_map(
+        |(reference, image, secret)| GitSource {
+            url: "https://git.example.com/team/train.git".into(),
+            reference,
+            image,
+            secret,
         },
     )
 }
