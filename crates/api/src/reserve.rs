@@ -28,7 +28,7 @@ pub enum ReserveDefect {
     /// A setting for repetitions is given without their period.
     #[error("`times` and `until` need `every`")]
     NoPeriod,
-    /// It would never occur.
+    /// The number of occurrences is 0.
     #[error("`times` must be at least 1")]
     NoOccurrence,
     /// Its repetitions end before they begin.
@@ -43,7 +43,7 @@ pub enum ReserveDefect {
     /// A text is no list of nodes.
     #[error("`{text}` is not a list of nodes: {error}")]
     NodeList {
-        /// Text as given.
+        /// Part of the request that was read as a list.
         text: String,
         /// Defect of the list.
         error: HostListError,
@@ -197,7 +197,8 @@ mod tests {
         let check = |request: ReserveRequest, text: &str| {
             assert_eq!(read(&request).unwrap_err().to_string(), text);
         };
-        let (at, until) = (Some(Time(998_000)), Some(NOW));
+        let at = Some(Time(998_000));
+        let until = Some(NOW);
         let every = Some(Span::from_secs(60));
         check(
             ReserveRequest { at, ..plain() },

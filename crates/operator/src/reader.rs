@@ -55,7 +55,7 @@ pub struct ClusterReader {
 /// Advance reservations that are not over.
 #[derive(Debug)]
 pub struct ListedReservations {
-    /// Present time.
+    /// Instant at which the cluster was listed.
     pub now: Time,
     /// Those that are active, or active later.
     pub in_force: Vec<AdvanceReservationView>,

@@ -146,7 +146,8 @@ impl Scheduler {
         name: &AdvanceReservationName,
     ) -> Option<ReservationStage> {
         let known = self.reservations.known.get(name)?;
-        let (facts, kept) = (known.facts.clone(), known.kept.clone());
+        let facts = known.facts.clone();
+        let kept = known.kept.clone();
         let asked = match self.with_selected_nodes(now, &facts) {
             Ok(asked) => asked,
             Err(defect) => return Some(ReservationStage::Refused(defect)),

@@ -68,7 +68,8 @@ fn a_reservation_is_created_judged_and_deleted_as_on_one_machine() {
     let cluster = KubernetesCluster::here();
     let _scheduler = SchedulerProcess::active(&cluster);
     let reserve = Reserve { cluster: &cluster };
-    let (first, second) = (node(&cluster, 0), node(&cluster, 1));
+    let first = node(&cluster, 0);
+    let second = node(&cluster, 1);
     let terms = "--for 1h --users reserve --queues default";
     reserve.succeeds(
         &format!("exam --nodes {first} {terms} --reason exam"),
@@ -132,7 +133,8 @@ fn labels_choose_nodes_once_also_for_the_next_process() {
     let cluster = KubernetesCluster::here();
     let scheduler = SchedulerProcess::active(&cluster);
     let reserve = Reserve { cluster: &cluster };
-    let (first, second) = (node(&cluster, 0), node(&cluster, 1));
+    let first = node(&cluster, 0);
+    let second = node(&cluster, 1);
     let label = |node: &str, label: &str| {
         cluster.kubectl(&["label", "node", node, label]);
     };

@@ -308,6 +308,15 @@ fn gpu_models(input: &RenderInput<'_>, models: &[GpuModel], refuse: &mut impl Fn
     );
 }
 
+/// Returns a warning about a repository of which pods may get different commits.
+fn moving_reference(input: &RenderInput<'_>) -> Option<String> {
+    let git = input.options.git.as_ref().filter(|git| !git.is_fixed())?;
+    let reference = git.reference.as_deref().unwrap_or("the default branch");
+    Some(format!(
+        "`git`: each pod fetches {reference} as it is when the pod starts; the whole id of a commit is the same for all"
+    ))
+}
+
 /// Returns what is different from a run elsewhere.
 pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     let spec = input.spec;
@@ -319,12 +328,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if let Some(git) = input.options.git.as_ref().filter(|git| !git.is_fixed()) {
-        warnings.push(format!(
-            "`git`: each pod fetches {} as it is when the pod starts; the whole id of a commit is the same for all",
-            git.reference.as_deref().unwrap_or("the default branch")
-        ));
-    }
+    warnings.extend(moving_reference(input));
     if let Some(elastic) = spec.elastic() {
         warnings.push(format!(
             "the number of tasks is fixed: the job runs with {} instead of up to {}",
