@@ -228,7 +228,9 @@ impl CreatedReservation {
         }
         match server.delete_if(&self.path, Some(preconditions)).await {
             Ok(_) => refusal,
-            Err(error) if error.is_conflict() => error,
+            // Without a version, only another object of the name is a conflict.
+            Err(error) if error.is_conflict() && version.is_some() => error,
+            Err(error) if error.is_conflict() => refusal,
             Err(error) => {
                 let name = &self.name;
                 let error = or_missing_rule(error, "delete");
