@@ -6,7 +6,7 @@ use muster_document::{Document, child};
 use muster_model::imported::{ImportOutcome, ImportedOption};
 use serde_json::Value;
 
-use crate::reasons;
+use crate::{NotAnExperiment, reasons};
 
 /// Most letters of a value that are shown.
 const MAX_SHOWN: usize = 60;
@@ -33,10 +33,17 @@ impl ExperimentFields {
         self.get(at).and_then(scalar)
     }
 
-    /// Returns a number of at least zero.
-    pub(crate) fn whole(&self, at: &str) -> Option<u64> {
-        let value = self.get(at)?;
-        value.as_u64().or_else(|| value.as_f64().filter(|one| *one >= 0.0).map(|one| one as u64))
+    /// Returns a whole number of at least zero.
+    pub(crate) fn whole(&self, at: &str) -> Result<Option<u64>, NotAnExperiment> {
+        let Some(value) = self.get(at) else { return Ok(None) };
+        let rounded = || value.as_f64().filter(|one| *one >= 0.0 && one.fract() == 0.0);
+        match value.as_u64().or_else(|| rounded().map(|one| one as u64)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(NotAnExperiment::BadField {
+                line: self.line(at),
+                why: format!("`{}` is no whole number", key(at)),
+            }),
+        }
     }
 
     pub(crate) fn line(&self, at: &str) -> u32 {
@@ -89,7 +96,7 @@ impl ExperimentFields {
             }
             (None, Value::Null) => {}
             (None, _) => {
-                let text = reasons::UNKNOWN.to_owned();
+                let text = reasons::of_unread(at).to_owned();
                 options.push(self.option(at, value, ImportOutcome::NotMapped, text));
             }
         }
@@ -104,19 +111,23 @@ impl ExperimentFields {
     ) -> ImportedOption {
         let path =
             at.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~");
-        let key = path.rsplit('.').next().unwrap_or_default();
         let shown = match scalar(value) {
             Some(text) if text.len() <= MAX_SHOWN && !text.contains('\n') => text,
             _ => "…".to_owned(),
         };
         ImportedOption {
             line: self.line(at),
-            written: format!("{key}: {shown}"),
+            written: format!("{}: {shown}", key(at)),
             option: path,
             becomes,
             text,
         }
     }
+}
+
+/// Returns the name of a field within what holds it.
+fn key(at: &str) -> String {
+    at.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~")
 }
 
 /// Returns a scalar as text.

@@ -108,11 +108,14 @@ fn metric(_: &ExperimentFields, draft: &ExperimentDraft) -> Option<(&'static str
     Some(("/searcher/metric", text))
 }
 
-fn checkpoints(fields: &ExperimentFields, _: &ExperimentDraft) -> Option<(&'static str, String)> {
+fn checkpoints(
+    fields: &ExperimentFields,
+    draft: &ExperimentDraft,
+) -> Option<(&'static str, String)> {
     let named =
         ["/checkpoint_storage", "/min_checkpoint_period", "/checkpoint_policy", "/max_restarts"];
     let at = named.into_iter().find(|at| fields.get(at).is_some())?;
-    let restarts = fields.whole("/max_restarts").is_some_and(|restarts| restarts > 0);
+    let restarts = draft.restarts.is_some_and(|restarts| restarts > 0);
     let text = if restarts {
         "a restarted trial continues from its last checkpoint, a restarted element where its program does"
     } else {

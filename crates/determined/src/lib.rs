@@ -118,7 +118,7 @@ pub fn import(text: &str, file: &str) -> Result<ImportReport, NotAnExperiment> {
     let mut draft = ExperimentDraft { name: name(&mut fields, file), ..ExperimentDraft::default() };
     searcher::convert(&mut fields, &mut draft)?;
     parameters::convert(&mut fields, &mut draft)?;
-    searcher::seed(&mut fields, &mut draft);
+    searcher::seed(&mut fields, &mut draft)?;
     resources::convert(&mut fields, &mut draft)?;
     environment::convert(&mut fields, &mut draft);
     program::convert(&mut fields, &mut draft)?;

@@ -8,6 +8,8 @@ use crate::draft::{ExperimentDraft, ParameterValues, SearchParameter};
 use crate::fields::ExperimentFields;
 
 const AT: &str = "/hyperparameters";
+/// Most elements of a sweep.
+const MAX_POINTS: u64 = 100_000;
 
 /// Makes hyperparameters the parameters of the sweep, and counts the points of a grid.
 pub(crate) fn convert(
@@ -93,6 +95,9 @@ fn range(
     let number = |key: &str| value.get(key).and_then(Value::as_f64);
     let ends = number("minval").zip(number("maxval"));
     let (low, high) = ends.ok_or("has no `minval` and `maxval`")?;
+    if low > high {
+        return Err("has a `minval` above its `maxval`".to_owned());
+    }
     let base = number("base").unwrap_or(10.0);
     let written = |point: f64| match kind {
         "int" => json!(point.round() as i64),
@@ -110,7 +115,10 @@ fn range(
     let count = value.get("count").and_then(Value::as_u64).filter(|count| *count > 0);
     let count = count.ok_or("has no `count`, which a grid needs")?;
     // A grid has each whole number once.
-    let count = if kind == "int" { count.min((high - low).max(0.0) as u64 + 1) } else { count };
+    let count = if kind == "int" { count.min((high - low) as u64 + 1) } else { count };
+    if count > MAX_POINTS {
+        return Err(format!("has more than {MAX_POINTS} points"));
+    }
     Ok((ParameterValues::List(points(low, high, count).map(written).collect()), becomes))
 }
 

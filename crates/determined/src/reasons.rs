@@ -78,10 +78,16 @@ const REASONS: &[(&str, &str)] = &[
     ("/environment/ports", "a service has a port: `kind: service` with `port`"),
 ];
 
-/// Reason for a field that no version of Determined has, as far as known.
-pub(crate) const UNKNOWN: &str = "it is no known field of an experiment";
+/// Parts of an experiment that are mappings.
+const PARTS: [&str; 6] =
+    ["/hyperparameters", "/searcher", "/resources", "/environment", "/reproducibility", "/slurm"];
 
 /// Returns why a field is not converted; `None` if nothing is known of it as a whole.
 pub(crate) fn of(at: &str) -> Option<&'static str> {
     REASONS.iter().find(|(field, _)| *field == at).map(|(_, reason)| *reason)
+}
+
+/// Returns why a field was not read of which nothing is known.
+pub(crate) fn of_unread(at: &str) -> &'static str {
+    if PARTS.contains(&at) { "it is no mapping" } else { "it is no known field of an experiment" }
 }

@@ -13,9 +13,9 @@ pub(crate) fn convert(
     draft: &mut ExperimentDraft,
 ) -> Result<(), NotAnExperiment> {
     let at = "/resources/slots_per_trial";
-    draft.slots = fields.whole(at).unwrap_or(1);
+    draft.slots = fields.whole(at)?.unwrap_or(1);
     let is_on_one = fields.get("/resources/is_single_node") == Some(&true.into());
-    let per_node = fields.whole("/slurm/slots_per_node").or(fields.whole("/pbs/slots_per_node"));
+    let per_node = fields.whole("/slurm/slots_per_node")?.or(fields.whole("/pbs/slots_per_node")?);
     let size = per_node.filter(|size| *size > 0).unwrap_or(GPUS_PER_NODE);
     if draft.slots > size && !is_on_one {
         if !draft.slots.is_multiple_of(size) {
@@ -31,23 +31,27 @@ pub(crate) fn convert(
     }
     fields.field("/resources/is_single_node", "gpus: of one node");
     fields.field("/slurm/slots_per_node", "gpus: of a node");
-    convert_limit(fields, draft);
+    convert_limit(fields, draft)?;
     convert_pool(fields, draft);
     convert_slurm(fields, draft);
-    draft.restarts = fields.whole("/max_restarts");
+    draft.restarts = fields.whole("/max_restarts")?;
     fields.field("/max_restarts", "restart");
-    draft.grace_secs = fields.whole("/preemption_timeout");
+    draft.grace_secs = fields.whole("/preemption_timeout")?;
     fields.field("/preemption_timeout", "grace");
     Ok(())
 }
 
 /// Converts the limit on slots of all trials to one on the trials that run at once.
-fn convert_limit(fields: &mut ExperimentFields, draft: &mut ExperimentDraft) {
+fn convert_limit(
+    fields: &mut ExperimentFields,
+    draft: &mut ExperimentDraft,
+) -> Result<(), NotAnExperiment> {
     let at = "/resources/max_slots";
-    let Some(slots) = fields.whole(at) else { return };
+    let Some(slots) = fields.whole(at)? else { return Ok(()) };
     let most = (slots / draft.slots.max(1)).max(1);
     draft.max_running = Some(draft.max_running.map_or(most, |known| known.min(most)));
     fields.field(at, "max-running");
+    Ok(())
 }
 
 fn convert_pool(fields: &mut ExperimentFields, draft: &mut ExperimentDraft) {

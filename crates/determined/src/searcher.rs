@@ -32,7 +32,7 @@ pub(crate) fn convert(
         "async_halving" => {
             samples(fields, draft)?;
             fields.field("/searcher/name", "early-stop: {rule: asha}");
-            let rungs = fields.whole("/searcher/num_rungs").unwrap_or(MAX_RUNGS);
+            let rungs = fields.whole("/searcher/num_rungs")?.unwrap_or(MAX_RUNGS);
             fields.field("/searcher/num_rungs", "early-stop: its first comparison");
             halve(fields, draft, rungs)?;
         }
@@ -45,19 +45,22 @@ pub(crate) fn convert(
         other => return Err(NotAnExperiment::CustomSearcher(other.to_owned())),
     }
     metric(fields, draft);
-    concurrency(fields, draft, name != "single");
-    Ok(())
+    concurrency(fields, draft, name != "single")
 }
 
 /// Converts the seed of the draws, where values are drawn.
-pub(crate) fn seed(fields: &mut ExperimentFields, draft: &mut ExperimentDraft) {
+pub(crate) fn seed(
+    fields: &mut ExperimentFields,
+    draft: &mut ExperimentDraft,
+) -> Result<(), NotAnExperiment> {
     let at = "/reproducibility/experiment_seed";
-    draft.seed = fields.whole(at).filter(|seed| *seed < MAX_SEED && draft.samples.is_some());
+    draft.seed = fields.whole(at)?.filter(|seed| *seed < MAX_SEED && draft.samples.is_some());
     if draft.seed.is_some() {
         fields.near(at, "seed: of the draws; a program reads it from its own arguments");
     } else {
         fields.lost(at, "nothing is drawn: give it to the program in `run`");
     }
+    Ok(())
 }
 
 fn samples(
@@ -66,7 +69,7 @@ fn samples(
 ) -> Result<(), NotAnExperiment> {
     let at = "/searcher/max_trials";
     let trials =
-        fields.whole(at).filter(|trials| *trials > 0).ok_or(NotAnExperiment::BadField {
+        fields.whole(at)?.filter(|trials| *trials > 0).ok_or(NotAnExperiment::BadField {
             line: fields.line("/searcher"),
             why: "the searcher has no `max_trials`".to_owned(),
         })?;
@@ -82,7 +85,7 @@ fn adapt(
 ) -> Result<(), NotAnExperiment> {
     let given =
         fields.get("/searcher/bracket_rungs").and_then(|list| list.as_array()?.first()?.as_u64());
-    let most = fields.whole("/searcher/max_rungs").unwrap_or(MAX_RUNGS);
+    let most = fields.whole("/searcher/max_rungs")?.unwrap_or(MAX_RUNGS);
     let divisor = divisor(fields);
     let Some((length, _)) = length(fields) else { return Err(without_length(fields)) };
     let trials = draft.trials.unwrap_or(1) as f64;
@@ -166,12 +169,17 @@ fn metric(fields: &mut ExperimentFields, draft: &mut ExperimentDraft) {
 }
 
 /// Converts the number of trials that run at once; the limit on slots is added by `resources`.
-fn concurrency(fields: &mut ExperimentFields, draft: &mut ExperimentDraft, is_search: bool) {
+fn concurrency(
+    fields: &mut ExperimentFields,
+    draft: &mut ExperimentDraft,
+    is_search: bool,
+) -> Result<(), NotAnExperiment> {
     let at = "/searcher/max_concurrent_trials";
-    draft.max_running = match fields.whole(at) {
+    draft.max_running = match fields.whole(at)? {
         Some(0) => None,
         Some(most) => Some(most),
         None => is_search.then_some(MAX_CONCURRENT),
     };
     fields.field(at, "max-running");
+    Ok(())
 }

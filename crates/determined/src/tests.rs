@@ -177,6 +177,14 @@ fn what_only_determined_can_run_is_refused() {
             "line 3: hyperparameter `lr` has no `minval` and `maxval`",
         ),
         (
+            "entrypoint: ./a\nhyperparameters:\n  lr: {type: int, minval: 2, maxval: 1}\n",
+            "line 3: hyperparameter `lr` has a `minval` above its `maxval`",
+        ),
+        (
+            "entrypoint: ./a\nresources:\n  slots_per_trial: -3\n",
+            "line 3: `slots_per_trial` is no whole number",
+        ),
+        (
             "entrypoint: ./a\nhyperparameters:\n  lr: {type: odd}\n",
             "line 3: hyperparameter `lr` has the type `odd`",
         ),

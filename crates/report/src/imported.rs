@@ -38,11 +38,9 @@ pub fn import(report: &ImportReport, context: RenderContext) -> String {
             of(ImportOutcome::Raw).count(),
         ),
         ImportSource::Kubernetes | ImportSource::Determined => {
-            writeln!(
-                text,
-                "{file}: {} are in the job, {lost} not mapped",
-                count(same as u64, "field")
-            )
+            let are = if same == 1 { "is" } else { "are" };
+            let fields = count(same as u64, "field");
+            writeln!(text, "{file}: {fields} {are} in the job, {lost} not mapped")
         }
     };
     of(ImportOutcome::NotMapped).for_each(|one| option(&mut text, "not", one, context));
