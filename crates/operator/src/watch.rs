@@ -1,8 +1,10 @@
 //! Lists all objects of a kind, then follows their changes, for ever: survives lost connections,
-//! versions that are too old (410), and an API server that is down.
+//! versions that are too old (410), and an API server that is down. An object in whose place another one of the
+//! same name has come is reported as gone before that, also where nobody watched meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -81,7 +83,7 @@ pub(crate) async fn follow<T: Watched>(
         client,
         path,
         report,
-        known: BTreeSet::new(),
+        known: BTreeMap::new(),
         is_listed: false,
         pause: FIRST_PAUSE,
     };
@@ -118,7 +120,8 @@ struct Follower<R> {
     client: Client,
     path: String,
     report: R,
-    known: BTreeSet<ObjectKey>,
+    /// Objects that were reported, with their ids.
+    known: BTreeMap<ObjectKey, Arc<str>>,
     is_listed: bool,
     pause: Duration,
 }
@@ -138,9 +141,12 @@ impl<R> Follower<R> {
         loop {
             let error = match list::<T>(&self.client, &self.path, Some(PAGE)).await {
                 Ok((objects, version)) => {
-                    let listed: BTreeSet<ObjectKey> =
-                        objects.iter().map(|object| object.metadata().key()).collect();
-                    let gone = self.known.difference(&listed).cloned().map(Change::Gone);
+                    let listed: BTreeMap<ObjectKey, Arc<str>> = objects
+                        .iter()
+                        .map(|object| (object.metadata().key(), Arc::clone(&object.metadata().uid)))
+                        .collect();
+                    let gone = self.known.iter().filter(|(key, uid)| listed.get(*key) != Some(uid));
+                    let gone = gone.map(|(key, _)| Change::Gone(key.clone()));
                     let present =
                         objects.into_iter().map(|object| Change::Present(Box::new(object)));
                     let end = (!self.is_listed).then_some(Change::Listed);
@@ -190,7 +196,7 @@ impl<R> Follower<R> {
             let change = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     version.clone_from(&object.metadata().resource_version);
-                    self.known.insert(object.metadata().key());
+                    self.known.insert(object.metadata().key(), Arc::clone(&object.metadata().uid));
                     Change::Present(Box::new(object))
                 }
                 WatchEvent::Deleted(object) => {

@@ -92,6 +92,25 @@ async fn a_version_that_is_too_old_lists_again() {
     }
 }
 
+/// Another object of the same name is not the one that was reported.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_was_replaced_unseen_is_gone_first() {
+    let list = |uid: &str, version: &str| {
+        let mut thing = thing("a", version);
+        thing["metadata"]["uid"] = uid.into();
+        Answer::object(LIST, &json!({"metadata": {"resourceVersion": version}, "items": [thing]}))
+    };
+    let answers = vec![
+        list("1", "5"),
+        Answer::refusal(WATCH, 410),
+        list("1", "6"),
+        Answer::refusal(WATCH, 410),
+        list("2", "7"),
+    ];
+    let (seen, _) = changes(5, answers).await;
+    assert_eq!(seen, ["+a", "listed", "+a", "-a", "+a"]);
+}
+
 /// A server that is overloaded or broken is asked again; nothing counts as gone meanwhile.
 #[tokio::test(start_paused = true)]
 async fn errors_are_tried_again() {
