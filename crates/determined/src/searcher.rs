@@ -13,7 +13,7 @@ const MAX_RUNGS: u64 = 5;
 /// Seeds of Determined are below this, as are those of sweeps.
 const MAX_SEED: u64 = 1 << 31;
 
-/// Converts the searcher, and the seed of its draws.
+/// Converts all of the searcher but the seed of its draws.
 pub(crate) fn convert(
     fields: &mut ExperimentFields,
     draft: &mut ExperimentDraft,
@@ -83,19 +83,19 @@ fn adapt(
     fields: &mut ExperimentFields,
     draft: &mut ExperimentDraft,
 ) -> Result<(), NotAnExperiment> {
-    let given =
-        fields.get("/searcher/bracket_rungs").and_then(|list| list.as_array()?.first()?.as_u64());
+    let given = fields.get("/searcher/bracket_rungs").and_then(serde_json::Value::as_array);
+    let given = given.and_then(|list| list.iter().filter_map(serde_json::Value::as_u64).max());
     let most = fields.whole("/searcher/max_rungs")?.unwrap_or(MAX_RUNGS);
     let divisor = divisor(fields);
     let Some((length, _)) = length(fields) else { return Err(without_length(fields)) };
     let trials = draft.trials.unwrap_or(1) as f64;
     // As Determined's searcher does: the last comparison has at least one trial, and is at the end.
     let by = |number: f64| (number.max(1.0).ln() / divisor.ln()) as u64 + 1;
-    let rungs = given.unwrap_or(most).min(by(length)).min(by(trials));
+    let rungs = given.unwrap_or_else(|| most.min(by(length)).min(by(trials)));
     fields.field("/searcher/max_rungs", "early-stop: its first comparison");
     fields.near(
         "/searcher/bracket_rungs",
-        "early-stop: all trials are compared as those of the first",
+        "early-stop: all trials are compared as those of the bracket with most comparisons",
     );
     fields
         .near("/searcher/mode", "early-stop: all trials are compared as by the mode `aggressive`");

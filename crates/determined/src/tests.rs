@@ -130,6 +130,10 @@ fn halving_begins_at_the_step_of_determined() {
             "name: adaptive_asha, max_time: 6400, max_trials: 512",
             "{rule: asha, first: 25, factor: 4}",
         ),
+        (
+            "name: adaptive_asha, bracket_rungs: [2, 3], max_time: 1600, max_trials: 9",
+            "{rule: asha, first: 100, factor: 4}",
+        ),
         // Sixteen trials are halved twice at most.
         (
             "name: adaptive_asha, max_time: 6400, max_trials: 16",
