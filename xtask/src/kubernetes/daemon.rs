@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::audit;
 use super::cluster::{API_ADDRESS, KubernetesTestCluster};
 use super::job_set;
 use super::node::RealNode;
@@ -173,6 +174,7 @@ fn etcd() -> String {
 fn api_server(options: &ClusterOptions) -> String {
     // Gates bring APIs that are off by default.
     let apis = if options.gates.is_empty() { "" } else { "--runtime-config=api/all=true" };
+    let audit = if options.audited.is_some() { audit::API_SERVER } else { "" };
     // No proxy exists; without its settings, the other programs cannot check who calls them.
     let proxy = "--requestheader-client-ca-file={dir}/pki/ca.crt --requestheader-allowed-names=front-proxy-client \
                  --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group \
@@ -185,7 +187,7 @@ fn api_server(options: &ClusterOptions) -> String {
          --service-account-key-file={{dir}}/pki/service-accounts.pub \
          --service-account-signing-key-file={{dir}}/pki/service-accounts.key \
          --kubelet-client-certificate={{dir}}/pki/kubelet-client.crt --kubelet-client-key={{dir}}/pki/kubelet-client.key \
-         --kubelet-preferred-address-types=InternalIP {apis}"
+         --kubelet-preferred-address-types=InternalIP {apis} {audit}"
     )
 }
 

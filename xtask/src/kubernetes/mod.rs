@@ -2,6 +2,7 @@
 //! many fake nodes or a few real ones. It is built from Go modules, runs in a network namespace of its own, and cleans up after
 //! itself. It is independent of Muster; the tests that use it are in `crates/cli/tests/kubernetes/`.
 
+mod audit;
 mod bench;
 mod binary;
 mod certificates;
@@ -42,6 +43,7 @@ usage: cargo xtask kubernetes <command>
       --nodes N                  number of real nodes instead, at most 16, each with kubelet, containerd and pods' processes
       --gpus G                   number of GPUs of each node (default 8)
       --gate NAME                enable a feature gate in all programs, and the APIs that are off by default; repeatable
+      --audit NAMESPACE/NAME     record the requests of a service account in log/audit.log
   status [DIR]                   show the running programs and the facts of the cluster
   down [DIR]                     stop the cluster
   start|stop|kill NAME [DIR]     control one program: etcd, kube-apiserver, kube-controller-manager, kube-scheduler,

@@ -1,4 +1,4 @@
-//! The options of a cluster: its nodes, GPUs and feature gates. They are written to its facts file, since a
+//! The options of a cluster: its nodes, GPUs, feature gates and audited account. They are written to its facts file, since a
 //! program that is started again needs them, too.
 
 use anyhow::{Context, Result, bail};
@@ -17,11 +17,13 @@ pub struct ClusterOptions {
     pub gpus: u32,
     /// Feature gates that are enabled in all programs.
     pub gates: Vec<String>,
+    /// Service account whose requests are recorded, as `NAMESPACE/NAME`.
+    pub audited: Option<String>,
 }
 
 impl Default for ClusterOptions {
     fn default() -> Self {
-        Self { nodes: 8, are_nodes_real: false, gpus: 8, gates: Vec::new() }
+        Self { nodes: 8, are_nodes_real: false, gpus: 8, gates: Vec::new(), audited: None }
     }
 }
 
@@ -39,6 +41,7 @@ impl ClusterOptions {
                 }
                 "--gpus" => options.gpus = number(option, value)?,
                 "--gate" => options.gates.push((*value).to_owned()),
+                "--audit" => options.audited = Some((*value).to_owned()),
                 _ => bail!("unknown option: {option}\nhint: cargo xtask kubernetes help"),
             }
             rest = tail;
@@ -51,9 +54,13 @@ impl ClusterOptions {
 
     /// Returns the lines of the facts file.
     pub fn lines(&self) -> String {
-        let Self { nodes, are_nodes_real, gpus, gates } = self;
+        let Self { nodes, are_nodes_real, gpus, gates, audited } = self;
         let kind = if *are_nodes_real { "real" } else { "fake" };
-        format!("nodes: {nodes}\nkind: {kind}\ngpus: {gpus}\ngates: {}\n", gates.join(" "))
+        format!(
+            "nodes: {nodes}\nkind: {kind}\ngpus: {gpus}\ngates: {}\naudited: {}\n",
+            gates.join(" "),
+            audited.as_deref().unwrap_or_default()
+        )
     }
 
     /// Reads the lines back from a facts file.
@@ -67,6 +74,8 @@ impl ClusterOptions {
             are_nodes_real: value("kind")? == "real",
             gpus: number("gpus", value("gpus")?)?,
             gates: value("gates")?.split_whitespace().map(str::to_owned).collect(),
+            // A cluster that an earlier version started has no such line.
+            audited: value("audited").ok().filter(|name| !name.is_empty()).map(str::to_owned),
         })
     }
 
@@ -96,7 +105,8 @@ mod tests {
         let options = ClusterOptions::parse(&words).unwrap();
         assert_eq!((options.nodes, options.are_nodes_real, options.gpus), (3, false, 0));
         assert_eq!(options.gates, ["A", "B"]);
-        let real = ClusterOptions::parse(&["--nodes", "2"]).unwrap();
+        let real = ClusterOptions::parse(&["--nodes", "2", "--audit", "a/b"]).unwrap();
+        assert_eq!(real.audited.as_deref(), Some("a/b"));
         assert_eq!((real.nodes, real.are_nodes_real), (2, true));
         for options in [options, real, ClusterOptions::default()] {
             assert_eq!(ClusterOptions::from_lines(&options.lines()).unwrap(), options);

@@ -1,12 +1,15 @@
 //! Runs the tests that need a Kubernetes cluster: those of real nodes in one cluster, all others in one with
 //! fake nodes. Each is started for them and stopped afterwards, whatever the result. Where it cannot run
-//! the reason is printed, and its tests count as skipped.
+//! the reason is printed, and its tests count as skipped. A run of all tests also finds rights of the scheduler
+//! that it does not use.
 
+use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
+use super::audit::RightsAudit;
 use super::cluster::KubernetesTestCluster;
 use super::{binary, probe};
 use crate::binaries::{self, TestBinary, watch};
@@ -23,10 +26,14 @@ const SECS: &str = "2700";
 const OF_REAL_NODES: &str = "real_nodes::";
 
 /// Options of the cluster of the other tests: PodGroups are off by default.
-const FAKE_NODES: [&str; 2] = ["--gate", "GenericWorkload"];
+const FAKE_NODES: [&str; 4] = ["--gate", "GenericWorkload", "--audit", SCHEDULER];
 
 /// Options of the cluster of tests of real nodes.
-const REAL_NODES: [&str; 4] = ["--nodes", "2", "--gpus", "4"];
+const REAL_NODES: [&str; 6] = ["--nodes", "2", "--gpus", "4", "--audit", SCHEDULER];
+
+/// Service account of the scheduler, whose roles have the same name.
+const SCHEDULER: &str = "muster-system/muster-scheduler";
+const ROLE: &str = "muster-scheduler";
 
 /// Reason for which no cluster can run here, if there is one; an error if the binary cannot be built for
 /// any other reason.
@@ -80,10 +87,13 @@ pub fn run(
         ("kubernetes, real nodes", &REAL_NODES[..], of_real, obstacle.or(obstacle_of_real)),
     ];
     let mut failed = Vec::new();
+    let mut audit = RightsAudit::default();
+    let mut is_whole = filter.is_none();
     for (number, (title, options, names, obstacle)) in parts.into_iter().enumerate() {
         if names.is_empty() {
             continue;
         }
+        is_whole &= obstacle.is_none();
         let result = match obstacle {
             Some(obstacle) => {
                 println!("{title}: no cluster can run here, its tests are skipped: {obstacle}");
@@ -91,31 +101,59 @@ pub fn run(
             }
             None => {
                 let dir = temporary::dir(TARGET, number);
-                in_a_cluster(&tests, &dir, title, options, &names, totals)
+                in_a_cluster(&tests, &dir, (title, options), &names, &mut audit, totals)
             }
         };
         failed.extend(result.err().map(|error| format!("{title}: {error:#}")));
     }
+    if is_whole && failed.is_empty() {
+        failed.extend(judge(&audit));
+    }
     if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n")) }
+}
+
+/// Says which rights of the scheduler no test used.
+fn judge(audit: &RightsAudit) -> Option<String> {
+    let untested = audit.untested();
+    if !untested.is_empty() {
+        println!("rights of the scheduler to what no test cluster serves: {}", untested.join(", "));
+    }
+    let superfluous = audit.superfluous();
+    (!superfluous.is_empty())
+        .then(|| format!("rights of the scheduler that no test uses: {}", superfluous.join(", ")))
 }
 
 /// Starts a cluster with these options, runs the tests, and stops it.
 fn in_a_cluster(
     tests: &TestBinary,
     dir: &Path,
-    title: &str,
-    options: &[&str],
+    (title, options): (&str, &[&str]),
     names: &[String],
+    audit: &mut RightsAudit,
     totals: &mut Totals,
 ) -> Result<()> {
     println!("{title}: starting a cluster in {}", dir.display());
     let running = TemporaryCluster::start(TARGET, dir, options)?;
-    let mut limited = KubernetesTestCluster::at(dir)?.inside();
+    let cluster = KubernetesTestCluster::at(dir)?;
+    let mut limited = cluster.inside();
     limited.args(["timeout", "--kill-after=5", SECS]);
     let mut command = tests.command_under(limited);
     command.args(["--include-ignored", "--test-threads=1", "--exact"]).args(names);
     command.env("MUSTER_TEST_KUBERNETES", dir).env("MUSTER_XTASK", own_path()?);
     let result = watch(&mut command, title, totals);
+    let audited = add_to(audit, &cluster, &tests.program("muster"));
     drop(running);
-    result.with_context(|| format!("limited to {SECS} s"))
+    result.and(audited).with_context(|| format!("limited to {SECS} s"))
+}
+
+/// Adds the rights that the manifests give, and those that were used in a cluster.
+fn add_to(audit: &mut RightsAudit, cluster: &KubernetesTestCluster, muster: &Path) -> Result<()> {
+    for options in [&[][..], &["--queues-from", "kueue"]] {
+        let words = ["init", "kubernetes", "--image", "none"];
+        let output = Command::new(muster).args(words).args(options).output()?;
+        let file = cluster.dir().join("etc/muster.yaml");
+        fs::write(&file, output.stdout)?;
+        audit.add_given(cluster, &file, ROLE)?;
+    }
+    audit.add_cluster(cluster)
 }

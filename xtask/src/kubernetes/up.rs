@@ -12,7 +12,7 @@ use super::certificates::{self, FAKE_KUBELET};
 use super::cluster::{API_ADDRESS, KubernetesTestCluster};
 use super::daemon::KubernetesDaemon;
 use super::options::ClusterOptions;
-use super::{binary, dns, down, nodes, probe, ready};
+use super::{audit, binary, dns, down, nodes, probe, ready};
 use crate::test_cluster::folder;
 
 /// Configuration of kube-scheduler: the default, without its limits on requests.
@@ -55,6 +55,9 @@ fn prepare(
     symlink(programs, cluster.bin())?;
     let scheduler = SCHEDULER.replace("{dir}", cluster.text());
     fs::write(cluster.dir().join("etc/scheduler.yaml"), scheduler)?;
+    if let Some(account) = &options.audited {
+        audit::write_policy(cluster, account)?;
+    }
     let facts = format!(
         "dir: {}\nnamespace: {}\napi: https://{API_ADDRESS}:6443\nkubeconfig: {}\n{}",
         cluster.text(),
