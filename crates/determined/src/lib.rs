@@ -5,9 +5,9 @@
 //! What a field means is from Determined's reference of experiment configurations (version 0.38), and from the
 //! source of its searchers where the reference is silent.
 //!
-//! [`fields`] holds the experiment with what became of each field; [`parameters`], [`searcher`], [`resources`],
-//! [`environment`] and [`program`] convert one part each into a [`draft`]; [`reasons`] has why the others have no
-//! counterpart, and [`findings`] what is wrong or must change.
+//! `fields` holds the experiment with what became of each field; `parameters`, `searcher`, `resources`,
+//! `environment` and `program` convert one part each into a `draft`; `reasons` has why the others have no
+//! counterpart, and `findings` what is wrong or must change.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 

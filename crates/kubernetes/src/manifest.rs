@@ -44,8 +44,8 @@ const OWN: [(&str, &str, &str); 2] =
 /// Right: API group, resources, verbs.
 type Rule = (String, Vec<String>, Vec<&'static str>);
 
-/// Returns the rights in the whole cluster. Each is used by a request of `muster-operator`; the tests on
-/// a real API server run with exactly these.
+/// Returns the rights in the whole cluster. The tests on a real API server run with exactly these, and find
+/// those that no request uses (`cargo xtask kubernetes test`).
 fn rules(reads_kueue: bool) -> Vec<Rule> {
     let read = vec!["list", "watch"];
     let own = [
