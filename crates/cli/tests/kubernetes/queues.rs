@@ -1,5 +1,5 @@
 //! Queue objects on a real API server: quotas that change while pods wait, namespaces that may not,
-//! wrong objects that say so, and usage that a killed process leaves behind.
+//! wrong objects that say so, usage that a killed process leaves behind, and the policy of all queues.
 
 use serde_json::{Value, json};
 
@@ -112,4 +112,23 @@ fn usage_outlives_a_killed_process() {
         used.status()["usageGpuSeconds"].as_u64().unwrap_or_default() > 0
             && used.status()["usedGpus"] == 0
     });
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_policy_is_in_force_or_says_why_not() {
+    let cluster = KubernetesCluster::here();
+    let _scheduler = SchedulerProcess::active(&cluster);
+    let namespace = cluster.namespace("policy-object");
+    let open = queue(&cluster, "open", &json!({}));
+    let terms = |queue: &str| json!({"defaultQueue": queue});
+    let policy = SettingsObject::apply(&cluster, "SchedulerPolicy", "default", &terms("missing"));
+    until("the policy says what is wrong", || policy.message().contains("`defaultQueue`"));
+    policy.change(&terms("open"));
+    until("the policy is in force", || policy.message() == "the settings are in force");
+    // A pod that names no queue is one of the default queue.
+    let mut object = pod("anywhere", "");
+    object["metadata"]["labels"] = json!({});
+    namespace.create_object(&object);
+    until("the default queue has the pod", || open.status()["running"] == 1);
 }
