@@ -18,10 +18,10 @@ pub(crate) fn convert(fields: &mut ExperimentFields, draft: &mut ExperimentDraft
         }
         _ => None,
     };
-    if fields.get(at).is_some_and(Value::is_object) {
-        fields.near(at, "image: that for the devices of the job");
-    } else {
-        fields.field(at, "image");
+    match fields.get(at) {
+        _ if draft.image.is_none() => fields.lost(at, "it names no image"),
+        Some(Value::Object(_)) => fields.near(at, "image: that for the devices of the job"),
+        _ => fields.field(at, "image"),
     }
     variables(fields, draft);
     mounts(fields, draft);
@@ -54,34 +54,37 @@ fn variables(fields: &mut ExperimentFields, draft: &mut ExperimentDraft) {
             draft.env.push((name.to_owned(), value.to_owned()));
         }
     }
-    if left_out.is_empty() {
-        fields.field(at, "env");
-    } else {
-        fields.near(at, format!("env, without {}", left_out.join(", ")));
+    match (list.is_empty(), left_out.is_empty()) {
+        (true, _) => fields.field(at, "none"),
+        (false, true) => fields.field(at, "env"),
+        (false, false) => fields.near(at, format!("env, without {}", left_out.join(", "))),
     }
 }
 
 fn mounts(fields: &mut ExperimentFields, draft: &mut ExperimentDraft) {
-    let Some(Value::Array(mounts)) = fields.get("/bind_mounts").cloned() else {
-        return fields.lost("/bind_mounts", "it is no list of mounts");
+    let at = "/bind_mounts";
+    let Some(Value::Array(mounts)) = fields.get(at).cloned() else {
+        return fields.lost(at, "it is no list of mounts");
     };
-    if mounts.is_empty() {
-        fields.field("/bind_mounts", "none");
+    if draft.image.is_none() && !mounts.is_empty() {
+        return fields.lost(at, "without an image the program sees the folders of the node");
     }
-    for (index, mount) in mounts.iter().enumerate() {
-        let at = format!("/bind_mounts/{index}");
+    let mut left_out = Vec::new();
+    for mount in &mounts {
         let text = |key: &str| mount.get(key).and_then(Value::as_str).unwrap_or_default();
         let host = text("host_path");
         let inside = text("container_path");
-        if draft.image.is_none() {
-            let why = "without an image the program sees the folders of the node";
-            fields.lost("/bind_mounts", why);
-        } else if host.starts_with('/') && inside.starts_with('/') {
+        if host.starts_with('/') && inside.starts_with('/') {
             let mode = if mount["read_only"] == true { ":ro" } else { "" };
             draft.mounts.push(format!("{host}:{inside}{mode}"));
-            fields.field("/bind_mounts", "mounts");
         } else {
-            fields.lost(&at, "both paths of a mount are absolute");
+            left_out.push(format!("`{inside}`, since both paths of a mount are absolute"));
         }
+    }
+    match (draft.mounts.is_empty(), left_out.is_empty()) {
+        (true, true) => fields.field(at, "none"),
+        (true, false) => fields.lost(at, format!("without {}", left_out.join(", "))),
+        (false, true) => fields.field(at, "mounts"),
+        (false, false) => fields.near(at, format!("mounts, without {}", left_out.join(", "))),
     }
 }

@@ -91,7 +91,7 @@ impl ExperimentFields {
             known.or_else(|| reasons::of(at).map(|why| (ImportOutcome::NotMapped, why.to_owned())));
         match (known, value) {
             (Some((becomes, text)), _) => options.push(self.option(at, value, becomes, text)),
-            (None, Value::Object(map)) if at.is_empty() || !map.is_empty() => {
+            (None, Value::Object(map)) if !map.is_empty() || reasons::is_part(at) => {
                 map.iter().for_each(|(key, value)| self.list(&child(at, key), value, options));
             }
             (None, Value::Null) => {}

@@ -120,6 +120,9 @@ pub fn import(text: &str, file: &str) -> Result<ImportReport, NotAnExperiment> {
     parameters::convert(&mut fields, &mut draft)?;
     searcher::seed(&mut fields, &mut draft)?;
     resources::convert(&mut fields, &mut draft)?;
+    if !draft.is_sweep() {
+        searcher::without_sweep(&mut fields, &mut draft);
+    }
     environment::convert(&mut fields, &mut draft);
     program::convert(&mut fields, &mut draft)?;
     // 3. Check what must change.

@@ -78,16 +78,28 @@ const REASONS: &[(&str, &str)] = &[
     ("/environment/ports", "a service has a port: `kind: service` with `port`"),
 ];
 
-/// Parts of an experiment that are mappings.
-const PARTS: [&str; 6] =
-    ["/hyperparameters", "/searcher", "/resources", "/environment", "/reproducibility", "/slurm"];
+/// Parts of an experiment that are mappings; the first is the whole.
+const PARTS: [&str; 7] = [
+    "",
+    "/hyperparameters",
+    "/searcher",
+    "/resources",
+    "/environment",
+    "/reproducibility",
+    "/slurm",
+];
 
 /// Returns why a field is not converted; `None` if nothing is known of it as a whole.
 pub(crate) fn of(at: &str) -> Option<&'static str> {
     REASONS.iter().find(|(field, _)| *field == at).map(|(_, reason)| *reason)
 }
 
+/// Returns true for a part of an experiment that is a mapping.
+pub(crate) fn is_part(at: &str) -> bool {
+    PARTS.contains(&at)
+}
+
 /// Returns why a field was not read of which nothing is known.
 pub(crate) fn of_unread(at: &str) -> &'static str {
-    if PARTS.contains(&at) { "it is no mapping" } else { "it is no known field of an experiment" }
+    if is_part(at) { "it is no mapping" } else { "it is no known field of an experiment" }
 }

@@ -21,7 +21,10 @@ pub(crate) fn convert(
         if !draft.slots.is_multiple_of(size) {
             return Err(NotAnExperiment::BadField {
                 line: fields.line(at),
-                why: format!("{} slots do not divide into nodes of {size} GPUs", draft.slots),
+                why: format!(
+                    "{} slots do not divide into nodes of {size} GPUs; `slots_per_node` in `slurm` has another size",
+                    draft.slots
+                ),
             });
         }
         draft.nodes = Some(draft.slots / size);
@@ -29,7 +32,7 @@ pub(crate) fn convert(
     } else {
         fields.field(at, "gpus");
     }
-    fields.field("/resources/is_single_node", "gpus: of one node");
+    fields.field("/resources/is_single_node", "gpus: the nodes that have them");
     fields.field("/slurm/slots_per_node", "gpus: of a node");
     convert_limit(fields, draft)?;
     convert_pool(fields, draft);

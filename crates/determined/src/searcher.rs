@@ -48,13 +48,40 @@ pub(crate) fn convert(
     concurrency(fields, draft, name != "single")
 }
 
+/// Takes back what only a sweep has, where there are no parameters that would make it one.
+pub(crate) fn without_sweep(fields: &mut ExperimentFields, draft: &mut ExperimentDraft) {
+    let comparisons = ["num_rungs", "max_rungs", "bracket_rungs", "mode", "divisor"];
+    let reports = ["metric", "smaller_is_better", "time_metric", "max_length", "max_time"];
+    for name in comparisons.into_iter().chain(reports) {
+        let at = format!("/searcher/{name}");
+        fields.lost(&at, "trials are compared only where they have hyperparameters");
+    }
+    draft.metric = None;
+    draft.early_stop = None;
+    if draft.trials.is_some_and(|trials| trials > 1) {
+        fields.near("/searcher/name", "array: of trials that run to their end");
+        fields.field("/searcher/max_trials", "array");
+        fields.field("/searcher/max_concurrent_trials", "array: its limit");
+        fields.field("/resources/max_slots", "array: its limit");
+    } else {
+        draft.max_running = None;
+        fields.field("/searcher/name", "one job");
+        for at in
+            ["/searcher/max_trials", "/searcher/max_concurrent_trials", "/resources/max_slots"]
+        {
+            fields.lost(at, "only one trial runs");
+        }
+    }
+}
+
 /// Converts the seed of the draws, where values are drawn.
 pub(crate) fn seed(
     fields: &mut ExperimentFields,
     draft: &mut ExperimentDraft,
 ) -> Result<(), NotAnExperiment> {
     let at = "/reproducibility/experiment_seed";
-    draft.seed = fields.whole(at)?.filter(|seed| *seed < MAX_SEED && draft.samples.is_some());
+    let is_drawn = draft.is_sweep() && draft.samples.is_some();
+    draft.seed = fields.whole(at)?.filter(|seed| *seed < MAX_SEED && is_drawn);
     if draft.seed.is_some() {
         fields.near(at, "seed: of the draws; a program reads it from its own arguments");
     } else {

@@ -156,7 +156,7 @@ fn trials_of_more_gpus_than_a_node_has_get_nodes() {
     assert!(job(16).unwrap().job.contains("nodes: 2\ngpus: 8\n"));
     assert_eq!(
         job(12).unwrap_err().to_string(),
-        "line 2: 12 slots do not divide into nodes of 8 GPUs"
+        "line 2: 12 slots do not divide into nodes of 8 GPUs; `slots_per_node` in `slurm` has another size"
     );
 }
 
@@ -223,8 +223,52 @@ fn every_field_is_listed() {
     paths.sort_unstable();
     paths.dedup();
     assert_eq!(paths.len(), report.options.len());
+    let empty = imported("entrypoint: ./a\nhyperparameters: {}\nresources: {}\n");
+    assert_eq!(empty.options.len(), 1, "{}", lines(&empty));
     let unknown = imported("entrypoint: ./a\nserver: {port: 1}\n");
     assert_eq!(unknown.options[1].text, "it is no known field of an experiment");
+}
+
+/// A field that is said to become one of the job file is in the job file.
+#[test]
+fn what_a_field_becomes_is_in_the_job() {
+    let searchers = [
+        "{name: single, metric: x, max_concurrent_trials: 4, max_length: {epochs: 1}}",
+        "{name: random, max_trials: 3, metric: x, max_concurrent_trials: 2, smaller_is_better: true}",
+        "{name: grid, metric: x}",
+        "{name: async_halving, metric: x, time_metric: b, max_time: 64, max_trials: 4, num_rungs: 2, divisor: 2}",
+        "{name: adaptive_asha, metric: x, time_metric: b, max_time: 64, max_trials: 4, mode: standard, max_rungs: 3}",
+    ];
+    let parameters = ["{}", "{lr: 0.1}", "{lr: {type: int, minval: 1, maxval: 4, count: 2}}"];
+    let others = [
+        "environment: {environment_variables: [], image: {}}\nbind_mounts: []\n",
+        "environment: {environment_variables: [A=1, DET_X=1], image: i}\nmax_restarts: 1\npreemption_timeout: 60\n\
+         bind_mounts: [{host_path: /a, container_path: /b}, {host_path: /a, container_path: b}]\n\
+         resources: {max_slots: 2, slots_per_trial: 1, resource_pool: p}\nreproducibility: {experiment_seed: 1}\n",
+        "resources: {max_slots: 2, slots_per_trial: 0}\nbind_mounts: [{host_path: a, container_path: b}]\nenvironment: {image: i}\n",
+    ];
+    for searcher in searchers {
+        for parameters in parameters {
+            for others in others {
+                let report = imported(&format!(
+                    "name: a\nentrypoint: ./a\nsearcher: {searcher}\nhyperparameters: {parameters}\n{others}"
+                ));
+                let job = muster_document::documents(&report.job).unwrap().remove(0).value;
+                let kept = [ImportOutcome::Field, ImportOutcome::Near];
+                for option in report.options.iter().filter(|one| kept.contains(&one.becomes)) {
+                    let field = option.text.split([':', ',']).next().unwrap_or_default();
+                    let is_default = field == "gpus" && report.asks["gpus"] == "0";
+                    let is_text = field.contains(' ') || field == "none";
+                    assert!(
+                        is_text || is_default || job.get(field).is_some(),
+                        "{} is said to become {field}:\n{}",
+                        option.option,
+                        lines(&report)
+                    );
+                }
+            }
+        }
+    }
 }
 
 /// The page lists every rule.

@@ -83,12 +83,9 @@ impl UsageTimeline {
             }
             fit.times = fit.times.min(limit.fits(used, need));
             if fit.times == 0 {
-                let later = self.steps[index + 1..].iter();
-                fit.blocked_until = later
-                    .filter(|(_, used)| limit.fits(used, need) > 0)
-                    .map(|(at, _)| *at)
-                    .next()
-                    .unwrap_or(Time::NEVER);
+                let mut later = self.steps[index + 1..].iter();
+                let freed = later.find(|(_, used)| limit.fits(used, need) > 0);
+                fit.blocked_until = freed.map_or(Time::NEVER, |(at, _)| *at);
                 break;
             }
         }

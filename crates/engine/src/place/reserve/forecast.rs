@@ -38,8 +38,8 @@ pub(crate) struct ReleaseForecast {
     pub(crate) steps: usize,
 }
 
-/// Most nodes that are asked together until when they are blocked: on one machine, or a few, with
-/// many waiting jobs most edges are skipped.
+/// Largest number of nodes of which all are asked until when they are blocked. On few machines with many
+/// waiting jobs, this skips most edges.
 const MAX_ASKED: usize = 8;
 
 /// Number of tasks that nodes can host from some time on, for the requested duration.
