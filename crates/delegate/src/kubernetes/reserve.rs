@@ -88,7 +88,7 @@ impl KubernetesScheduler {
                 message: format!("{name}: deleted; jobs that run in it continue"),
             });
         }
-        // Who may not list them gets no other name.
+        // Without the right to list them, the error names no other reservation.
         let known = server.list(list).await.map(|listed| listed.items).unwrap_or_default();
         let known = known.iter().filter_map(|one| one["metadata"]["name"].as_str());
         Err(RequestError::not_found(format!("there is no reservation {name}{}", near(name, known))))
@@ -196,7 +196,7 @@ impl KubernetesScheduler {
             ANSWER_TIMEOUT.as_secs()
         ));
         let note = match self.reader(None).await {
-            // Who may not read the lease gets the other hint.
+            // Without the right to read the lease, the hint names the pods instead.
             Ok(reader) => reader.inactivity().await.ok().flatten(),
             Err(_) => None,
         };
