@@ -158,7 +158,7 @@ impl Client {
         label.unwrap_or_else(|| job.to_string())
     }
 
-    /// Withdraws the submission in progress; a daemon ignores it.
+    /// Withdraws the request in progress; a daemon ignores it.
     pub fn withdraw(&self) {
         if let ClientPeer::InProcess(responder) = &self.server {
             responder.withdraw();

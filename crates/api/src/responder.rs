@@ -81,7 +81,7 @@ pub trait Responder: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Withdraws the submission in progress: its response follows soon, and none of its jobs runs.
+    /// Withdraws the request in progress: its response follows soon, and nothing that it created remains.
     fn withdraw(&self) {}
 
     /// Returns command lines that run the probe of a running job: once on every node beside its ranks,

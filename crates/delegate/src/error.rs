@@ -73,7 +73,7 @@ impl RequestError {
         self.code == CONFLICT
     }
 
-    /// Reports that the user withdrew the submission.
+    /// Reports that the user withdrew the request.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::new("interrupted", message)
     }

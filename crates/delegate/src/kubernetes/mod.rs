@@ -4,6 +4,7 @@
 
 mod act;
 mod checkpoint;
+mod created;
 mod explain;
 mod list;
 mod logs;
@@ -70,7 +71,7 @@ pub struct KubernetesScheduler {
     wait_mode: Mutex<WaitMode>,
     /// Checkpoint requests made through this front end.
     checkpoints: CheckpointRequests,
-    /// Set once the caller has withdrawn its submission.
+    /// True once the caller has withdrawn its request.
     withdrawn: watch::Sender<bool>,
 }
 

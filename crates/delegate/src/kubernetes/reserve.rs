@@ -11,10 +11,9 @@ use muster_kubernetes::names;
 use muster_kubernetes::queue::GROUP;
 use muster_kubernetes::reservation::{self, RESERVATIONS};
 use muster_model::{AdvanceReservationName, ReservedResources};
-use muster_operator::error::code;
 use serde_json::{Value, json};
 
-use super::server::{ApiServer, ReadLists, refusal};
+use super::server::{ApiServer, ReadLists};
 use super::{KubernetesScheduler, RequestError, Result};
 use crate::route::now;
 
@@ -94,7 +93,7 @@ impl KubernetesScheduler {
         Err(RequestError::not_found(format!("there is no reservation {name}{}", near(name, known))))
     }
 
-    /// Creates the object. A request that had no answer is repeated, and finds what it has created.
+    /// Creates the object.
     async fn create_reservation(
         &self,
         server: &ApiServer,
@@ -105,24 +104,21 @@ impl KubernetesScheduler {
         let mut random = [0; 8];
         getrandom::fill(&mut random)
             .map_err(|error| RequestError::refused(format!("no random number: {error}")))?;
-        let key = json!(format!("{:016x}", u64::from_le_bytes(random)));
-        object["metadata"]["annotations"][names::SUBMISSION] = key.clone();
-        let collection = format!("{list}?fieldValidation=Strict");
-        let error = match self.until_answered(|| server.create(&collection, &object)).await? {
-            Ok(created) => return Ok(created),
-            Err(error) => error,
-        };
-        if code(&error) != Some(409) {
-            return Err(or_missing_rule(refusal(error), "create"));
-        }
-        match server.get(&format!("{list}/{name}")).await {
-            Ok(Some(found)) if found["metadata"]["annotations"][names::SUBMISSION] == key => {
-                Ok(found)
+        let key = format!("{:016x}", u64::from_le_bytes(random));
+        object["metadata"]["annotations"][names::SUBMISSION] = key.into();
+        match self.create_once(server, list, &object).await {
+            Ok(created) => Ok(created),
+            Err(error) if error.is_conflict() => Err(RequestError::conflict(format!(
+                "the reservation {name} exists already"
+            ))
+            .hint(format!(
+                "delete it with `muster reserve {name} --drop`, or choose another name"
+            ))),
+            // Nothing was created without the right to it.
+            Err(error) if error.is_forbidden() => Err(or_missing_rule(error, "create")),
+            Err(error) => {
+                Err(self.delete_created(server, &format!("{list}/{name}"), &object, error).await)
             }
-            _ => Err(RequestError::conflict(format!("the reservation {name} exists already"))
-                .hint(format!(
-                    "delete it with `muster reserve {name} --drop`, or choose another name"
-                ))),
         }
     }
 
@@ -143,8 +139,8 @@ impl KubernetesScheduler {
             let refusal = match verdict(&object) {
                 Some(Verdict::InForce) => return Ok(()),
                 Some(Verdict::Refused(defect)) => RequestError::refused(defect).hint(
-                    "let it begin later, request less, or use `--stop` to stop and requeue jobs in its way; \
-                     `muster reserve` lists the reservations, `muster nodes` the nodes",
+                    "`muster reserve` lists the reservations, `muster nodes` the nodes; `--stop` stops and requeues \
+                     jobs that are in its way",
                 ),
                 None if self.is_withdrawn() => {
                     RequestError::interrupted("the reservation was withdrawn")
@@ -154,7 +150,7 @@ impl KubernetesScheduler {
                     self.wait_for_status(server, list, created, &object, left).await;
                     match created.read(server).await {
                         Ok(found) => object = found,
-                        // It is read again until the time is over.
+                        // The next round reads it again, until the deadline.
                         Err(error) if error.is_unavailable() => {}
                         Err(error) => return Err(created.withdraw(server, None, error).await),
                     }
@@ -166,8 +162,11 @@ impl KubernetesScheduler {
             if !refusal.is_conflict() {
                 return Err(refusal);
             }
-            // It has another status by now.
-            object = created.read(server).await?;
+            // The scheduler has changed the status meanwhile.
+            object = match created.read(server).await {
+                Ok(found) => found,
+                Err(error) => return Err(created.withdraw(server, None, error).await),
+            };
         }
     }
 
@@ -210,12 +209,15 @@ impl CreatedReservation {
     async fn read(&self, server: &ApiServer) -> Result<Value> {
         let found = server.get(&self.path).await.map_err(|error| or_missing_rule(error, "get"))?;
         found.filter(|found| found["metadata"]["uid"] == self.uid).ok_or_else(|| {
-            RequestError::refused(format!("the reservation {} was deleted meanwhile", self.name))
+            RequestError::refused(format!(
+                "the reservation {} was deleted meanwhile; run the command again",
+                self.name
+            ))
         })
     }
 
-    /// Deletes the object, and returns the error that is to be reported: a conflict if the object has no
-    /// longer this version. If it may remain, a hint says so.
+    /// Deletes the object and returns the error to report: a conflict if the object no longer has this version.
+    /// A hint says if it may remain.
     async fn withdraw(
         &self,
         server: &ApiServer,
@@ -235,7 +237,7 @@ impl CreatedReservation {
                 let name = &self.name;
                 let error = or_missing_rule(error, "delete");
                 refusal.hint(format!(
-                    "the object {name} remains, and is tried again: {error}; `muster reserve {name} --drop` deletes it"
+                    "the object {name} remains, and the scheduler keeps trying it: {error}; `muster reserve {name} --drop` deletes it"
                 ))
             }
         }

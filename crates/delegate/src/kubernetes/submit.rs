@@ -2,7 +2,6 @@
 //! of one job, whose names end with letters of the request's key: a repeated request finds them.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
 use muster_kubernetes::job::{APIS, JobApi, JobObject};
@@ -12,17 +11,13 @@ use muster_kubernetes::queue::GROUP as QUEUE_GROUP;
 use muster_kubernetes::queue::QUEUES;
 use muster_kubernetes::render::{self, GangScheduler, JobForm, RenderInput, RenderedJob, SentFile};
 use muster_model::{DependencyKind, JobId, JobSpec, QueueName, Time, UserName};
-use muster_operator::error::{code, is_transient};
 use muster_spec::{CheckedJob, SubmissionSite};
 use serde_json::{Value, json};
 
 use super::send::read_folder;
 use super::server::{ApiServer, refusal};
-use super::{JobKey, KubernetesScheduler, RETRY_INTERVAL, RequestError, Result};
+use super::{JobKey, KubernetesScheduler, RequestError, Result};
 use crate::route::now;
-
-/// Time for which a submission waits for an API server that does not answer.
-const SUBMIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Time after which the cluster deletes an ended job and its pods: long enough to come back to it after
 /// a weekend, short enough that lists stay short.
@@ -39,8 +34,6 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 struct PreparedJob {
     checked: CheckedJob,
     rendered: RenderedJob,
-    /// Identity of the submission, which is written on the object.
-    key: String,
 }
 
 /// Settings of a document beside its text.
@@ -61,11 +54,6 @@ impl PreparedJob {
     fn split(&self) -> (&Value, &[Value]) {
         let (main, others) = self.rendered.objects.split_last().expect("a job has an object");
         (main, others)
-    }
-
-    /// Returns true if this submission has created an object.
-    fn has_created(&self, found: &Value) -> bool {
-        found["metadata"]["annotations"][names::SUBMISSION] == *self.key
     }
 }
 
@@ -257,7 +245,7 @@ impl KubernetesScheduler {
         sign(&mut rendered.objects, &name, &self.settings.user, &key, now);
         warnings.extend(checked.warnings.iter().chain(&rendered.warnings).cloned());
         warnings.extend(unsent(&checked));
-        Ok(PreparedJob { checked, rendered, key })
+        Ok(PreparedJob { checked, rendered })
     }
 
     /// Has the API server check the objects, without creating them.
@@ -273,9 +261,9 @@ impl KubernetesScheduler {
     async fn create_all(&self, server: &ApiServer, one: &PreparedJob) -> Result<Value> {
         let (main, others) = one.split();
         for object in others {
-            self.create(server, object, one).await?;
+            self.create(server, object).await?;
         }
-        let created = self.create(server, main, one).await?;
+        let created = self.create(server, main).await?;
         // They are deleted with the job.
         let owner = json!({"ownerReferences": [{
             "apiVersion": main["apiVersion"],
@@ -291,55 +279,15 @@ impl KubernetesScheduler {
         Ok(created)
     }
 
-    /// Creates an object. If it exists after a request that had no answer, this submission has created it.
-    async fn create(&self, server: &ApiServer, object: &Value, one: &PreparedJob) -> Result<Value> {
-        let collection = format!("{}?fieldValidation=Strict", collection(object));
-        let request = || server.create(&collection, object);
-        let error = match self.until_answered(request).await? {
-            Ok(created) => return Ok(created),
-            Err(error) => error,
-        };
-        if code(&error) != Some(409) {
-            return Err(refusal(error));
-        }
-        match server.get(&path(object)).await? {
-            Some(found) if one.has_created(&found) => Ok(found),
-            _ => Err(refusal(error)
-                .hint("another object has this name: submit again, which makes another name")),
-        }
-    }
-
-    /// Repeats a request until the API server answers, or the time for a submission is over.
-    ///
-    /// # Errors
-    /// If the user has withdrawn the submission.
-    pub(super) async fn until_answered<T, F>(
-        &self,
-        request: impl Fn() -> F,
-    ) -> Result<std::result::Result<T, kube::Error>>
-    where
-        F: Future<Output = std::result::Result<T, kube::Error>>,
-    {
-        let deadline = Instant::now() + SUBMIT_TIMEOUT;
-        let mut has_warned = false;
-        while !self.is_withdrawn() {
-            match request().await {
-                Err(error) if is_transient(&error) && Instant::now() < deadline => {}
-                answer => return Ok(answer),
+    /// Creates an object of a job.
+    async fn create(&self, server: &ApiServer, object: &Value) -> Result<Value> {
+        self.create_once(server, &collection(object), object).await.map_err(|error| {
+            if error.is_conflict() {
+                error.hint("another object has this name: submit again, which makes another name")
+            } else {
+                error
             }
-            if !has_warned {
-                (self.settings.warn)("the Kubernetes API server does not answer; retrying");
-                has_warned = true;
-            }
-            let mut withdrawn = self.withdrawn.subscribe();
-            // Both ends of the pause are the same to the caller.
-            let _ = tokio::time::timeout(RETRY_INTERVAL, withdrawn.wait_for(|is| *is)).await;
-        }
-        Err(RequestError::interrupted("the request was withdrawn"))
-    }
-
-    pub(super) fn is_withdrawn(&self) -> bool {
-        *self.withdrawn.borrow()
+        })
     }
 
     /// Deletes what this submission has created, since a part of it was refused.
@@ -349,22 +297,8 @@ impl KubernetesScheduler {
         ready: &[PreparedJob],
         mut refusal: RequestError,
     ) -> RequestError {
-        for one in ready {
-            for object in one.rendered.objects.iter().rev() {
-                let path = path(object);
-                let removed = match server.get(&path).await {
-                    Ok(Some(found)) if one.has_created(&found) => {
-                        server.delete(&path).await.map(drop)
-                    }
-                    Ok(_) => continue,
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = removed {
-                    refusal = refusal.hint(format!(
-                        "{path} may remain: {error}; `kubectl delete --raw {path}` removes it"
-                    ));
-                }
-            }
+        for object in ready.iter().flat_map(|one| one.rendered.objects.iter().rev()) {
+            refusal = self.delete_created(server, &path(object), object, refusal).await;
         }
         refusal
     }
