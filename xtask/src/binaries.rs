@@ -97,12 +97,6 @@ impl TestBinary {
         command
     }
 
-    /// Returns the path of a program that was built with it.
-    pub fn program(&self, name: &str) -> PathBuf {
-        let built = self.path.parent().and_then(Path::parent).unwrap_or(Path::new("."));
-        built.join(name)
-    }
-
     /// Returns the names of its tests, ignored ones included.
     pub fn list(&self) -> Result<Vec<String>> {
         let output = self.command().args(["--list", "--format", "terse"]).output()?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Deserializer, Value};
 
 use super::cluster::KubernetesTestCluster;
@@ -60,12 +60,18 @@ impl RightsAudit {
         let file = format!("--filename={}", manifests.display());
         let words = ["kubectl", "create", "--dry-run=client", "--output=json", &file];
         let text = cluster.run(&words)?;
+        let mut rights = Vec::new();
         for object in Deserializer::from_str(&text).into_iter::<Value>() {
             let object = object.context("kubectl printed no JSON")?;
             let items = object["items"].as_array().cloned().unwrap_or_else(|| vec![object]);
             let roles = items.iter().filter(|one| one["metadata"]["name"] == role);
-            self.given.extend(roles.flat_map(rights_of));
+            rights.extend(roles.flat_map(rights_of));
         }
+        ensure!(
+            !rights.is_empty(),
+            "the manifests have no role {role}: adapt ROLE in xtask/src/kubernetes/test.rs"
+        );
+        self.given.extend(rights);
         Ok(())
     }
 
@@ -167,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_that_nobody_uses_are_found() {
+    fn unused_rights_are_found() {
         let role = json!({"rules": [
             {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["list", "patch"]},
             {"apiGroups": ["example.com"], "resources": ["things"], "verbs": ["get"]},
@@ -176,7 +182,7 @@ mod tests {
         let used = [
             event("list", json!({"resource": "pods"}), 200),
             event("patch", json!({"resource": "pods", "subresource": "status"}), 409),
-            // What is refused is no use.
+            // A refused request uses no right.
             event("patch", json!({"resource": "pods"}), 403),
             "a line that is torn".to_owned(),
         ];

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::job_set;
 use crate::test_cluster::folder::fnv;
@@ -82,12 +82,16 @@ fn build_job_set(source: &Path, folder: &Path) -> Result<()> {
     let [definition, webhooks] = job_set::SOURCES.map(|path| Path::new(module.trim()).join(path));
     let definition = fs::read_to_string(definition)?;
     let webhooks = succeed(Command::new(folder.join("kubectl")).arg("kustomize").arg(webhooks))?;
+    ensure!(
+        webhooks.contains(job_set::SERVICE),
+        "the webhooks of JobSets name their Service otherwise: adapt SERVICE in xtask/src/kubernetes/job_set.rs"
+    );
     let objects = job_set::objects_of(&definition, &webhooks);
     fs::write(folder.join(job_set::OBJECTS), objects).context("cannot write the objects")
 }
 
 /// Runs a program; returns its output, or an error that contains what it reports.
-fn succeed(command: &mut Command) -> Result<String> {
+pub(super) fn succeed(command: &mut Command) -> Result<String> {
     let output = output(command)?;
     if !output.status.success() {
         bail!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));

@@ -87,6 +87,7 @@ pub fn run(
         ("kubernetes, real nodes", &REAL_NODES[..], of_real, obstacle.or(obstacle_of_real)),
     ];
     let mut failed = Vec::new();
+    let muster = super::target(root).join("debug/muster");
     let mut audit = RightsAudit::default();
     let mut is_whole = filter.is_none();
     for (number, (title, options, names, obstacle)) in parts.into_iter().enumerate() {
@@ -101,7 +102,7 @@ pub fn run(
             }
             None => {
                 let dir = temporary::dir(TARGET, number);
-                in_a_cluster(&tests, &dir, (title, options), &names, &mut audit, totals)
+                in_a_cluster((&tests, &muster), &dir, (title, options), &names, &mut audit, totals)
             }
         };
         failed.extend(result.err().map(|error| format!("{title}: {error:#}")));
@@ -119,13 +120,18 @@ fn judge(audit: &RightsAudit) -> Option<String> {
         println!("rights of the scheduler to what no test cluster serves: {}", untested.join(", "));
     }
     let superfluous = audit.superfluous();
-    (!superfluous.is_empty())
-        .then(|| format!("rights of the scheduler that no test uses: {}", superfluous.join(", ")))
+    (!superfluous.is_empty()).then(|| {
+        format!(
+            "rights of the scheduler that no test uses: {}\n\
+             hint: remove them from `rules` in crates/kubernetes/src/manifest.rs, or add a test that needs them",
+            superfluous.join(", ")
+        )
+    })
 }
 
 /// Starts a cluster with these options, runs the tests, and stops it.
 fn in_a_cluster(
-    tests: &TestBinary,
+    (tests, muster): (&TestBinary, &Path),
     dir: &Path,
     (title, options): (&str, &[&str]),
     names: &[String],
@@ -141,18 +147,19 @@ fn in_a_cluster(
     command.args(["--include-ignored", "--test-threads=1", "--exact"]).args(names);
     command.env("MUSTER_TEST_KUBERNETES", dir).env("MUSTER_XTASK", own_path()?);
     let result = watch(&mut command, title, totals);
-    let audited = add_to(audit, &cluster, &tests.program("muster"));
+    let audited = add_to(audit, &cluster, muster);
     drop(running);
-    result.and(audited).with_context(|| format!("limited to {SECS} s"))
+    result.with_context(|| format!("limited to {SECS} s"))?;
+    audited.context("cannot audit the rights of the scheduler")
 }
 
 /// Adds the rights that the manifests give, and those that were used in a cluster.
 fn add_to(audit: &mut RightsAudit, cluster: &KubernetesTestCluster, muster: &Path) -> Result<()> {
     for options in [&[][..], &["--queues-from", "kueue"]] {
         let words = ["init", "kubernetes", "--image", "none"];
-        let output = Command::new(muster).args(words).args(options).output()?;
+        let manifests = binary::succeed(Command::new(muster).args(words).args(options))?;
         let file = cluster.dir().join("etc/muster.yaml");
-        fs::write(&file, output.stdout)?;
+        fs::write(&file, manifests)?;
         audit.add_given(cluster, &file, ROLE)?;
     }
     audit.add_cluster(cluster)

@@ -82,7 +82,7 @@ fn start_all(cluster: &KubernetesTestCluster) -> Result<()> {
     if cluster.options()?.are_nodes_real {
         nodes::create(cluster)?;
         dns::create(cluster)?;
-        // Beside the nodes: no pod runs yet.
+        // It starts while the nodes do; no pod runs yet.
         KubernetesDaemon::CoreDns.start(cluster)?;
         nodes::start_all(cluster)?;
     } else {
