@@ -1,5 +1,5 @@
-//! Checks of requests for advance reservations, which every place to run makes alike before its scheduler
-//! judges them. It knows neither nodes nor other reservations.
+//! Checks of requests for advance reservations that are the same for every place to run. They look at neither nodes
+//! nor other reservations.
 
 use muster_model::hostlist::{self, HostListError};
 use muster_model::{
@@ -15,6 +15,8 @@ const MAX_REASON_BYTES: usize = 1000;
 const MAX_NODES: usize = 100_000;
 /// Most users and queues in one request.
 const MAX_NAMED: usize = 1000;
+/// Longest name of a user or queue in bytes.
+const MAX_NAME_BYTES: usize = 1000;
 
 /// Defect of a request for an advance reservation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,10 +34,10 @@ pub enum ReserveDefect {
     #[error("`times` must be at least 1")]
     NoOccurrence,
     /// Its repetitions end before they begin.
-    #[error("`until` is before the first start")]
+    #[error("`until` is not after the first start; give a later time")]
     EndsBeforeStart,
     /// Neither nodes nor GPUs are given.
-    #[error("give `nodes`, or a number of `gpus`")]
+    #[error("give `nodes`, a number of `gpus`, or on Kubernetes a `node_selector`")]
     NoResources,
     /// A GPU model is given for whole nodes.
     #[error("`gpu` goes with `gpus`; nodes are reserved whole")]
@@ -49,16 +51,16 @@ pub enum ReserveDefect {
         error: HostListError,
     },
     /// More nodes are named than a request may have.
-    #[error("at most {MAX_NODES} nodes can be named")]
+    #[error("at most {MAX_NODES} nodes can be named; reserve the others by another request")]
     TooManyNodes,
     /// The purpose is too long.
-    #[error("`reason` takes at most {MAX_REASON_BYTES} bytes")]
+    #[error("`reason` is longer than {MAX_REASON_BYTES} bytes; shorten it")]
     LongReason,
     /// More users or queues are named than a request may have.
-    #[error("at most {MAX_NAMED} {0} can be named")]
+    #[error("at most {MAX_NAMED} {0} can be named; make a reservation for the others")]
     TooManyNamed(&'static str),
     /// A name of a user or queue is empty or too long.
-    #[error("`{0}` contains an invalid name")]
+    #[error("`{0}` contains a name that is empty or too long; correct it")]
     InvalidName(&'static str),
 }
 
@@ -79,8 +81,8 @@ impl ReserveRequest {
             stop: self.stop,
             by: Some(by.clone()),
             reason: self.checked_reason()?.into(),
-            users: named(&self.users, "users")?.into_iter().map(Into::into).collect(),
-            queues: named(&self.queues, "queues")?.into_iter().map(Into::into).collect(),
+            users: named(&self.users, "users")?,
+            queues: named(&self.queues, "queues")?,
             name: name.clone(),
         })
     }
@@ -146,17 +148,21 @@ impl ReserveRequest {
     }
 }
 
-fn named<'a>(names: &'a [String], what: &'static str) -> Result<Vec<&'a str>, ReserveDefect> {
+/// Checks names, and returns them as ids.
+fn named<T: for<'a> From<&'a str>>(
+    names: &[String],
+    what: &'static str,
+) -> Result<Vec<T>, ReserveDefect> {
     if names.len() > MAX_NAMED {
         return Err(ReserveDefect::TooManyNamed(what));
     }
-    match names.iter().find(|name| name.is_empty() || name.len() > MAX_REASON_BYTES) {
+    match names.iter().find(|name| name.is_empty() || name.len() > MAX_NAME_BYTES) {
         Some(_) => Err(ReserveDefect::InvalidName(what)),
-        None => Ok(names.iter().map(String::as_str).collect()),
+        None => Ok(names.iter().map(|name| T::from(name)).collect()),
     }
 }
 
-/// Returns the message for users about a reservation that is in force from an instant on.
+/// Returns the message for the user about a reservation that was made at an instant.
 #[must_use]
 pub fn confirmation(reservation: &AdvanceReservation, now: Time) -> String {
     let AdvanceReservation { name, times, .. } = reservation;
@@ -205,9 +211,15 @@ mod tests {
             "`at` lies in the past, 2s ago; leave it out to begin now",
         );
         check(ReserveRequest { until, ..plain() }, "`times` and `until` need `every`");
-        check(ReserveRequest { until, every, ..plain() }, "`until` is before the first start");
+        check(
+            ReserveRequest { until, every, ..plain() },
+            "`until` is not after the first start; give a later time",
+        );
         check(ReserveRequest { times: Some(0), every, ..plain() }, "`times` must be at least 1");
-        check(ReserveRequest { gpus: None, ..plain() }, "give `nodes`, or a number of `gpus`");
+        check(
+            ReserveRequest { gpus: None, ..plain() },
+            "give `nodes`, a number of `gpus`, or on Kubernetes a `node_selector`",
+        );
         let nodes = vec!["n[1-".to_owned()];
         let both = ReserveRequest { nodes: nodes.clone(), ..plain() };
         check(both, "`nodes` and `gpus` exclude each other; give one of them");
@@ -221,7 +233,7 @@ mod tests {
         check(labels, "`nodes` and `node_selector` exclude each other; give one of them");
         check(
             ReserveRequest { users: vec![String::new()], ..plain() },
-            "`users` contains an invalid name",
+            "`users` contains a name that is empty or too long; correct it",
         );
     }
 

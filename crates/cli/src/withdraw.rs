@@ -4,8 +4,8 @@
 use muster_api::{Client, ClientError};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Returns the answer to a request. Ctrl-C and SIGTERM withdraw it, and then the answer says what became of
-/// it.
+/// Returns the answer to a request. Ctrl-C and SIGTERM withdraw the request; the answer is then its error, or its
+/// result if that came first.
 ///
 /// # Errors
 /// Those of the request, and if the system delivers no signals.

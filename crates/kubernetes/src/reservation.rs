@@ -81,13 +81,13 @@ pub struct ReservationFacts {
     /// Labels, with their values, of the nodes that are set aside, or whose GPUs are; empty if nodes are
     /// not chosen by labels. Whole nodes that are chosen by them are not in `asked`.
     pub node_selector: BTreeMap<String, String>,
-    /// Number of the settings, which grows with each change of them.
+    /// `metadata.generation` of the object, which the API server increments with each change of the settings.
     pub generation: u64,
     /// Places that its status names, with the number of GPUs of each; `None` for a whole node. Empty
     /// if it has never been in force.
     pub places: Vec<(NodeName, Option<u32>)>,
-    /// True if `places` were chosen for these settings, and not for earlier ones.
-    pub has_places_of_settings: bool,
+    /// True if the status is about these settings: its `observedGeneration` is their `generation`.
+    pub is_status_current: bool,
 }
 
 impl ReservationText {
@@ -104,10 +104,10 @@ impl ReservationText {
         let asked = spec.and_then(|spec| spec.read(name.clone(), created));
         let asked = asked.map(|asked| AdvanceReservation { by, ..asked });
         let generation = self.metadata.generation;
-        let has_places_of_settings = self.status.observed_generation == generation;
+        let is_status_current = self.status.observed_generation == generation;
         let places = self.status.places.into_iter();
         let places = places.map(|place| (NodeName(place.node), place.gpus)).collect();
-        ReservationFacts { name, asked, node_selector, generation, places, has_places_of_settings }
+        ReservationFacts { name, asked, node_selector, generation, places, is_status_current }
     }
 }
 
@@ -287,8 +287,8 @@ mod tests {
             text.facts()
         };
         assert_eq!(facts(3).generation, 3);
-        assert!(facts(3).has_places_of_settings);
-        assert!(!facts(2).has_places_of_settings);
+        assert!(facts(3).is_status_current);
+        assert!(!facts(2).is_status_current);
     }
 
     #[test]

@@ -44,7 +44,7 @@ struct Leader<'a> {
     scheduler: Scheduler,
     queues: Queues,
     reservations: ReservationStatuses,
-    /// True if settings of an advance reservation were seen that its status is not about: users wait for it.
+    /// True if an advance reservation was observed whose status is out of date: its user may be waiting for it.
     has_new_reservation: bool,
     sources: Sources,
     executor: Executor,
@@ -261,7 +261,7 @@ impl Leader<'_> {
         match report {
             Report::Seen(observation) => {
                 if let Observation::Reservation(facts) = &observation
-                    && !facts.has_places_of_settings
+                    && !facts.is_status_current
                 {
                     self.reservations.forget_object(&facts.name);
                     self.has_new_reservation = true;

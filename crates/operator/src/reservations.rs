@@ -38,7 +38,7 @@ impl ReservationStatuses {
         self.0.remove(address);
     }
 
-    /// Forgets the status of an object that does not have it: it may be another one of the same name.
+    /// Forgets the status of a reservation, so that it is written again: a new object may have this name.
     pub(crate) fn forget_object(&mut self, name: &AdvanceReservationName) {
         self.forget(&address(name));
     }

@@ -1,6 +1,6 @@
 //! Lists all objects of a kind, then follows their changes, for ever: survives lost connections,
-//! versions that are too old (410), and an API server that is down. An object in whose place another one of the
-//! same name has come is reported as gone before that, also where nobody watched meanwhile.
+//! versions that are too old (410), and an API server that is down. An object that was replaced by another of
+//! the same name is first reported as gone, also if it was replaced while the watch was interrupted.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

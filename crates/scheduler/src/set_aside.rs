@@ -159,7 +159,7 @@ impl Scheduler {
         let was_in_force = !self.is_started && !facts.places.is_empty();
         let mut places =
             if kept.is_empty() { self.earlier_places(&asked, &facts.places) } else { kept };
-        if !facts.has_places_of_settings || self.is_started {
+        if !facts.is_status_current || self.is_started {
             places.retain(|place| self.nodes.has_labels(&place.node, &facts.node_selector));
         }
         let event = Event::AdvanceReservationSet(Box::new(asked));
@@ -195,24 +195,28 @@ impl Scheduler {
         if selector.is_empty() {
             return Ok(asked);
         }
+        let none = || {
+            let labels = labels_text(selector);
+            format!("no node has the labels {labels}; `kubectl get nodes --show-labels` lists them")
+        };
         match &mut asked.resources {
             ReservedResources::Gpus { labels, .. } => {
                 if facts.places.is_empty() && self.nodes.with_labels(selector).is_empty() {
-                    return Err(format!("no node has the labels {}", labels_text(selector)));
+                    return Err(none());
                 }
                 let rule = self.nodes.rule(&NodeRule::of_labels(selector));
                 *labels = BTreeMap::from([(rule.key(), YES.into())]);
                 self.sync_nodes(now);
             }
             ReservedResources::Nodes(names) => {
-                let was_chosen = !self.is_started && facts.has_places_of_settings;
+                let was_chosen = !self.is_started && facts.is_status_current;
                 let chosen = facts.places.iter().filter(|_| was_chosen);
                 *names = chosen.map(|(node, _)| node.clone()).collect();
                 if names.is_empty() {
                     *names = self.nodes.with_labels(selector);
                 }
                 if names.is_empty() {
-                    return Err(format!("no node has the labels {}", labels_text(selector)));
+                    return Err(none());
                 }
                 if names.len() > MAX_NODES {
                     let text = labels_text(selector);

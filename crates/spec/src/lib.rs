@@ -42,7 +42,7 @@ pub use queues::{QueueFile, QueueNotices, parse_queue_file, parse_queues};
 pub use queues_writer::{UnwritableQueues, write_queues};
 pub use schema::{cluster_schema, facts_schema, queues_schema, recipe_schema, schema, site_schema};
 pub use site::SubmissionSite;
-pub use suggest::nearest;
+pub use suggest::{did_you_mean, nearest};
 pub use trace::openb;
 pub use trace::{
     JobEnd, RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, TraceRefusal,

@@ -17,6 +17,12 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     near.min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
 }
 
+/// Returns `; did you mean NAME?` for the nearest known name; empty if none is near.
+#[must_use]
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(name, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -122,7 +122,8 @@ fn request(args: &ReserveArgs) -> Result<ReserveRequest> {
         Failure::usage(format!("the reservation has no {what}")).hint(hint)
     };
     if args.nodes.is_empty() && args.gpus.is_none() && args.node_selector.is_empty() {
-        return Err(missing("nodes or GPUs", "add `--nodes node[01-04]` or `--gpus 8`").into());
+        let hint = "add `--nodes node[01-04]` or `--gpus 8`; on Kubernetes also `--node-selector pool=exam`";
+        return Err(missing("nodes or GPUs", hint).into());
     }
     if args.users.is_empty() && args.queues.is_empty() {
         return Err(

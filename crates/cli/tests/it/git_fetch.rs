@@ -33,16 +33,14 @@ fn repository(folder: &Path) {
 /// Fetches a version into a new folder, as a container does.
 fn fetch(repository: &Path, reference: &str, target: &Path) -> Output {
     let url = format!("file://{}", repository.display());
-    let words = ["-c", PROGRAM, "git", &url, reference, target.to_str().unwrap()];
+    // The pauses between tries would only slow the test down.
+    let program = format!("sleep() {{ :; }}\n{PROGRAM}");
+    let words = ["-c", &program, "git", &url, reference, target.to_str().unwrap()];
     Command::new("sh").args(words).output().unwrap()
 }
 
 #[test]
 fn a_branch_a_tag_or_a_commit_is_fetched() {
-    if Command::new("git").arg("--version").output().is_err() {
-        eprintln!("skipped: this machine has no git");
-        return;
-    }
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     std::fs::create_dir(&source).unwrap();

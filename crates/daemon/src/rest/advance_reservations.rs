@@ -30,7 +30,7 @@ pub(super) async fn reserve(
     caller.require_admin("reserve nodes and GPUs")?;
     if !request.node_selector.is_empty() {
         return Err(ApiFailure::bad_request(
-            "nodes are chosen by labels only on Kubernetes; name them: `--nodes node[01-04]`",
+            "`node_selector` works only on Kubernetes; name the nodes in `nodes`, such as `node[01-04]`",
         ));
     }
     let now = app.handle.status().await?.now;
@@ -51,8 +51,8 @@ pub(super) async fn delete(
     caller.require_admin("delete reservations")?;
     let known = app.handle.advance_reservations().await?;
     if !known.iter().any(|one| one.name == name) {
-        let near = muster_spec::nearest(name.as_str(), known.iter().map(|one| one.name.as_str()));
-        let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        let known = known.iter().map(|one| one.name.as_str());
+        let near = muster_spec::did_you_mean(name.as_str(), known);
         return Err(ApiFailure::NotFound(format!("there is no reservation {name}{near}")));
     }
     let word = format!("{name}: deleted; jobs that run in it continue");
@@ -69,7 +69,7 @@ async fn check_nodes(app: &ApiState, resources: &ReservedResources) -> Result<()
     let known = app.handle.nodes().await?;
     let unknown = names.iter().find(|name| !known.iter().any(|node| node.name == **name));
     let Some(name) = unknown else { return Ok(()) };
-    let near = muster_spec::nearest(name.as_str(), known.iter().map(|node| node.name.as_str()));
-    let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    let known = known.iter().map(|node| node.name.as_str());
+    let near = muster_spec::did_you_mean(name.as_str(), known);
     Err(ApiFailure::NotFound(format!("there is no node {name}{near}")))
 }

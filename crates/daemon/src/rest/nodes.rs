@@ -96,8 +96,8 @@ impl DrainTarget {
         let nodes = app.handle.nodes().await?;
         let known: Vec<String> = nodes.iter().map(|node| node.name.to_string()).collect();
         let Some(view) = nodes.into_iter().find(|node| node.name == *name) else {
-            let near = muster_spec::nearest(name.as_str(), known.iter().map(String::as_str));
-            let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            let known = known.iter().map(String::as_str);
+            let near = muster_spec::did_you_mean(name.as_str(), known);
             return Err(ApiFailure::NotFound(format!("there is no node {name}{near}")));
         };
         let site = app.site.borrow().clone();

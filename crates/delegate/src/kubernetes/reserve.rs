@@ -90,10 +90,13 @@ impl KubernetesScheduler {
         // Without the right to list them, the error names no other reservation.
         let known = server.list(list).await.map(|listed| listed.items).unwrap_or_default();
         let known = known.iter().filter_map(|one| one["metadata"]["name"].as_str());
-        Err(RequestError::not_found(format!("there is no reservation {name}{}", near(name, known))))
+        Err(RequestError::not_found(format!(
+            "there is no reservation {name}{}",
+            muster_spec::did_you_mean(name, known)
+        )))
     }
 
-    /// Creates the object.
+    /// Creates the object with a key of this request. Nothing remains of a creation that fails.
     async fn create_reservation(
         &self,
         server: &ApiServer,
@@ -299,15 +302,9 @@ async fn check_nodes(server: &ApiServer, resources: &ReservedResources) -> Resul
         None => Ok(()),
         Some(name) => Err(RequestError::not_found(format!(
             "there is no node {name}{}",
-            near(name.as_str(), known())
+            muster_spec::did_you_mean(name.as_str(), known())
         ))),
     }
-}
-
-/// Returns a question for the name that may be meant; empty without one.
-fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let near = muster_spec::nearest(name, known);
-    near.map(|near| format!("; did you mean {near}?")).unwrap_or_default()
 }
 
 /// Names the rule that the user lacks, if that is the error.

@@ -6,7 +6,7 @@ use muster_document::child;
 use super::draft::{GitDraft, JobDraft};
 use super::object::ImportedObject;
 use crate::names;
-use crate::render::{COPY, CREDENTIALS, SENT, WORKDIR, cloned, is_copier};
+use crate::render::{COPY, CREDENTIALS, SENT, WORKDIR, fetched_source, is_copier};
 
 /// Folder of a job whose ConfigMap names none.
 const HERE: &str = ".";
@@ -25,7 +25,7 @@ pub(super) fn read(object: &mut ImportedObject, spec: &str, tasks: &[String], jo
         job.kubernetes.send.get_or_insert(HERE.to_owned());
         job.sent_from = of_volumes("configMap/name");
         "kubernetes: {send}"
-    } else if let Some((url, reference)) = cloned(&command) {
+    } else if let Some((url, reference)) = fetched_source(&command) {
         let image = object.peek_text(&format!("{copier}/image")).map(str::to_owned);
         job.kubernetes.git.get_or_insert(GitDraft {
             url: url.to_owned(),

@@ -1,5 +1,6 @@
 set -u
-url=$1 ref=$2 dir=$3 auth=/muster/git
+url=$1 ref=$2 dir=$3
+export auth=/muster/git
 if ! command -v git >/dev/null; then
   echo 'the image has no git: name one that has it, `kubernetes: {git: {image: ...}}`' >&2
   exit 127
@@ -11,7 +12,7 @@ if [ -f "$auth/ssh-privatekey" ]; then
   if [ -f "$auth/known_hosts" ]; then known="yes -o UserKnownHostsFile=$auth/known_hosts"; fi
   export GIT_SSH_COMMAND="ssh -i $HOME/key -o BatchMode=yes -o StrictHostKeyChecking=$known"
 elif [ -f "$auth/password" ]; then
-  git config --global credential.helper '!f() { echo "username=$(cat /muster/git/username)"; echo "password=$(cat /muster/git/password)"; }; f' || exit
+  git config --global credential.helper '!f() { echo "username=$(cat "$auth/username")"; echo "password=$(cat "$auth/password")"; }; f' || exit
 fi
 git config --global --add safe.directory '*' || exit
 git init --quiet "$dir" && cd "$dir" || exit

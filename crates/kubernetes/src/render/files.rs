@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::{JobShape, git};
+use super::{JobShape, RenderInput, git};
 
 /// Working directory of a job that names none.
 pub(crate) const WORKDIR: &str = "/workdir";
@@ -33,12 +33,12 @@ pub struct SentFile {
 
 /// Returns the working directory of the tasks; `None` means that of the image.
 pub(super) fn workdir<'a>(job: &JobShape<'a>) -> Option<&'a str> {
-    job.input.workdir.or(brings_files(job).then_some(WORKDIR))
+    job.input.workdir.or(brings_files(job.input).then_some(WORKDIR))
 }
 
 /// Returns true if a container fills the working directory before the tasks start.
-fn brings_files(job: &JobShape<'_>) -> bool {
-    !job.input.files.is_empty() || job.input.options.git.is_some()
+pub(super) fn brings_files(input: &RenderInput<'_>) -> bool {
+    !input.files.is_empty() || input.options.git.is_some()
 }
 
 /// Returns the fields of a ConfigMap that has the files. Their names in it are numbers, since keys have
@@ -70,7 +70,7 @@ pub(super) fn volumes(job: &JobShape<'_>) -> Vec<Value> {
     let files = job.input.files;
     let directory = json!({"name": COPY, "emptyDir": {}});
     if files.is_empty() {
-        let directory = brings_files(job).then_some(directory);
+        let directory = brings_files(job.input).then_some(directory);
         return directory.into_iter().chain(git::credentials(job)).collect();
     }
     let item = |(number, file): (usize, &SentFile)| {
@@ -84,12 +84,12 @@ pub(super) fn volumes(job: &JobShape<'_>) -> Vec<Value> {
 /// Returns the mount of the working directory.
 pub(super) fn mount(job: &JobShape<'_>) -> Option<Value> {
     let path = workdir(job)?;
-    brings_files(job).then(|| json!({"name": COPY, "mountPath": path}))
+    brings_files(job.input).then(|| json!({"name": COPY, "mountPath": path}))
 }
 
 /// Returns the container that brings the files before the tasks start. It asks for as much as a task,
 /// which has these resources, but for no devices: the pod asks for no more.
-pub(super) fn copier(job: &JobShape<'_>, mut resources: Value) -> Option<Value> {
+pub(super) fn files_container(job: &JobShape<'_>, mut resources: Value) -> Option<Value> {
     let mount = mount(job)?;
     let path = workdir(job)?;
     for amounts in ["limits", "requests"] {

@@ -1,5 +1,5 @@
 //! The container that fetches the files of a git repository into the working directory, before the tasks of a
-//! pod start. What it cannot do is on its standard error, which `muster logs` shows.
+//! pod start. Errors of git go to its standard error, which `muster logs` shows.
 
 use muster_model::kubernetes::GitSource;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub(super) fn credentials(job: &JobShape<'_>) -> Option<Value> {
 
 /// Returns the address and the reference that a command of such a container fetches; `None` for other
 /// commands.
-pub(crate) fn cloned<'a>(command: &[&'a str]) -> Option<(&'a str, Option<&'a str>)> {
+pub(crate) fn fetched_source<'a>(command: &[&'a str]) -> Option<(&'a str, Option<&'a str>)> {
     match *command {
         ["sh", "-c", FETCH, "git", url, reference, _] => {
             Some((url, Some(reference).filter(|reference| *reference != DEFAULT_BRANCH)))

@@ -120,7 +120,7 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     if let Some(limit) = spec.time_limit.filter(|_| job.kind != JobKind::Deployment) {
         set("activeDeadlineSeconds", json!(limit.0.div_ceil(1000)));
     }
-    if let Some(copier) = files::copier(job, resources(job, role)) {
+    if let Some(copier) = files::files_container(job, resources(job, role)) {
         set("initContainers", json!([copier]));
     }
     let volumes = volumes(job, role);

@@ -9,6 +9,7 @@ use muster_model::{
     Unsupported, WorkloadKind,
 };
 
+use super::files::brings_files;
 use super::pod::share_annotation;
 use super::{
     GangScheduler, JobForm, JobShape, RenderInput, TaskCommand, main_object, ray_job, role_name,
@@ -43,8 +44,7 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
     let on_volume = |dir: &str| {
         input.options.volumes.iter().any(|volume| Path::new(dir).starts_with(&*volume.path))
     };
-    let brings_files = !input.files.is_empty() || input.options.git.is_some();
-    if brings_files && input.workdir.is_some_and(on_volume) {
+    if brings_files(input) && input.workdir.is_some_and(on_volume) {
         refuse(
             "`send` or `git`: its working directory is on a volume, which the files would hide",
             "remove `workdir`, or copy the code to the volume; write results to the volume by its path",

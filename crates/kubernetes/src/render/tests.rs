@@ -651,6 +651,7 @@ fn a_repository_is_fetched_to_the_working_directory() {
     let words = fetcher["command"].as_array().unwrap();
     let url = "https://git.example.com/team/train.git";
     assert_eq!(words[3..], [json!("git"), json!(url), json!(commit), json!("/data/run")]);
+    assert!(words[2].as_str().unwrap().contains("auth=/muster/git\n"), "where it reads the secret");
     let directory = json!({"name": "workdir", "mountPath": "/data/run"});
     let secret = json!({"name": "git", "mountPath": "/muster/git", "readOnly": true});
     assert_eq!(fetcher["volumeMounts"], json!([directory, secret]));

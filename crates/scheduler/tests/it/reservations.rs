@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::objects::{PodBuilder, job, labelled_node, node, pod, read_node};
 
+/// Refusal where no node has the labels of a selector.
+const NO_NODE: &str =
+    "no node has the labels pool=exam; `kubectl get nodes --show-labels` lists them";
+
 const HOUR: u64 = 3_600_000;
 const MINUTE: u64 = 60_000;
 
@@ -356,10 +360,10 @@ fn labels_that_no_node_has_are_named() {
     let mut cluster = Cluster::new([node("a", 4)]);
     cluster.set_reservation("exam", of_pool(None));
     cluster.settle();
-    assert_eq!(refusal(&cluster), "no node has the labels pool=exam");
+    assert_eq!(refusal(&cluster), NO_NODE);
     cluster.set_reservation("exam", of_pool(Some(2)));
     cluster.settle();
-    assert_eq!(refusal(&cluster), "no node has the labels pool=exam");
+    assert_eq!(refusal(&cluster), NO_NODE);
     // Taints keep no node out of it.
     let taints = json!([{"key": "nvidia.com/gpu", "value": "yes", "effect": "NoSchedule"}]);
     cluster.set_node(read_node(json!({

@@ -102,16 +102,14 @@ fn git(written: &KubernetesDocument, problems: &mut Problems) -> Option<GitSourc
     };
     let git = &section.value;
     let url = one(&git.url, "url");
-    let source = GitSource {
-        url: url?,
-        reference: one(&git.reference, "ref"),
-        image: one(&git.image, "image"),
-        secret: one(&git.secret, "secret"),
-    };
+    let reference = one(&git.reference, "ref");
+    let image = one(&git.image, "image");
+    let secret = one(&git.secret, "secret");
+    let source = GitSource { url: url?, reference, image, secret };
     let place = git.url.as_ref().map(|url| url.place)?;
     if has_password(&source.url) {
         problems.add(
-            Problem::new("`url` has a password, which everybody who may read pods could read")
+            Problem::new("`url` has a password, which all users who may read pods could read")
                 .at(place, "remove it")
                 .hint("name a secret that has it: `git: {url: …, secret: NAME}`".to_owned()),
         );

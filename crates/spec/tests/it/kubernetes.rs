@@ -87,7 +87,7 @@ fn a_repository_is_an_address_and_what_else_it_needs() {
     );
     check_rejected(
         "git: {url: 'https://ann:secret@h/a'}",
-        "`url` has a password, which everybody who may read pods could read",
+        "`url` has a password, which all users who may read pods could read",
         "secret: NAME",
     );
     check_rejected(

@@ -149,11 +149,8 @@ pub async fn submit(
 
 /// Sends a submission, and once more if the connection breaks: both have the same idempotency key.
 async fn send(client: &Client, request: &SubmitRequest) -> Result<SubmitResponse, ClientError> {
-    if client.socket().is_none() {
-        return or_withdraw(client, client.submit(request)).await;
-    }
-    match client.submit(request).await {
-        Err(ClientError::Io(_)) => client.submit(request).await,
+    match or_withdraw(client, client.submit(request)).await {
+        Err(ClientError::Io(_)) if client.socket().is_some() => client.submit(request).await,
         answer => answer,
     }
 }
