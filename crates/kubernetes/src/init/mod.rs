@@ -94,7 +94,7 @@ pub enum QueueFilesError {
     /// A node, queue or namespace is no name of an object.
     #[error("{what} `{name}` cannot be the name of an object of Kubernetes")]
     Name {
-        /// Kind of the name: `node`, `queue`, `level` or `namespace`.
+        /// Kind of the name: `node`, `queue`, `level`, `topology domain` or `namespace`.
         what: &'static str,
         /// Name as the user gave it.
         name: String,
@@ -141,7 +141,7 @@ pub const TOPOLOGY: &str = "topology.yaml";
 ///
 /// See [`QueueFilesError`].
 pub fn render(plane: Plane, input: &QueueFilesInput<'_>) -> Result<QueueFiles, QueueFilesError> {
-    check_names(input)?;
+    check_names(plane, input)?;
     // KAI's queues divide GPUs only.
     if plane != Plane::Kai {
         shares::check_measured(input.nodes)?;
@@ -173,17 +173,27 @@ fn own_labels(plane: Plane, shares: &Shares<'_>) -> Option<String> {
     })
 }
 
-fn check_names(input: &QueueFilesInput<'_>) -> Result<(), QueueFilesError> {
-    let check = |what: &'static str, name: &str| {
-        if is_object_name(name) {
-            Ok(())
-        } else {
-            Err(QueueFilesError::Name { what, name: name.to_owned() })
-        }
+fn check_names(plane: Plane, input: &QueueFilesInput<'_>) -> Result<(), QueueFilesError> {
+    let named = |is_valid: bool, what: &'static str, name: &str| {
+        let error = || QueueFilesError::Name { what, name: name.to_owned() };
+        is_valid.then_some(()).ok_or_else(error)
     };
+    let check = |what: &'static str, name: &str| named(is_object_name(name), what, name);
     check("namespace", input.namespace)?;
     input.nodes.iter().try_for_each(|node| check("node", node.name.as_str()))?;
     input.levels.iter().try_for_each(|level| check("level", level))?;
+    let mut domains = BTreeMap::new();
+    for domain in input.nodes.iter().flat_map(|node| &node.domains) {
+        // The value of a label, and in Volcano a part of the name of an object, which has no capitals.
+        let lower = domain.to_ascii_lowercase();
+        let is_valid = is_object_name(&match plane {
+            Plane::Volcano => lower.clone(),
+            Plane::Kueue | Plane::Kai => lower.replace('_', "-"),
+        });
+        let first = domains.entry(lower).or_insert(domain);
+        let is_other = plane == Plane::Volcano && *first != domain;
+        named(is_valid && !is_other, "topology domain", domain)?;
+    }
     for queue in PlannedQueue::all(input.queues) {
         check("queue", &object_name(&queue.path))?;
         queue.namespaces.iter().try_for_each(|namespace| check("namespace", namespace))?;

@@ -222,3 +222,27 @@ fn what_cannot_be_written_is_refused() {
         assert_eq!(refusal(&cluster, queues), expected);
     }
 }
+
+/// The domains are values of labels, and in Volcano names of objects.
+#[test]
+fn domains_that_cannot_be_names_are_refused() {
+    let refused = |plane, domains: [&str; 2]| {
+        let node = |name: &str, domain: &str| {
+            format!("  - {{name: {name}, gpus: 8, gpu: h100, cpus: 8, memory: 8GiB, domain: {{rack: \"{domain}\"}}}}\n")
+        };
+        let nodes = node("a", domains[0]) + &node("b", domains[1]);
+        let cluster = format!("levels: [rack]\nnodes:\n{nodes}");
+        let made = with_site(&cluster, "queues: [{name: default}]", |input| render(plane, input));
+        made.err().map(|error| error.to_string())
+    };
+    let error = |domain: &str| {
+        Some(format!("topology domain `{domain}` cannot be the name of an object of Kubernetes"))
+    };
+    for plane in [Plane::Kueue, Plane::Volcano, Plane::Kai] {
+        assert_eq!(refused(plane, ["R1", "r2.b"]), None, "{plane:?}");
+        assert_eq!(refused(plane, ["_r", "r2"]), error("_r"), "{plane:?}");
+        let in_volcano = |domain| (plane == Plane::Volcano).then(|| error(domain)).flatten();
+        assert_eq!(refused(plane, ["r_1", "r_2"]), in_volcano("r_1"), "{plane:?}");
+        assert_eq!(refused(plane, ["R1", "r1"]), in_volcano("r1"), "{plane:?}");
+    }
+}
