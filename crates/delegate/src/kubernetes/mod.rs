@@ -6,6 +6,7 @@ mod act;
 mod checkpoint;
 mod created;
 mod explain;
+mod kai;
 mod list;
 mod logs;
 mod read;

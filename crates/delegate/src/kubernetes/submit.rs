@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::send::read_folder;
 use super::server::{ApiServer, refusal};
-use super::{JobKey, KubernetesScheduler, RequestError, Result};
+use super::{JobKey, KubernetesScheduler, RequestError, Result, kai};
 use crate::route::now;
 
 /// Time after which the cluster deletes an ended job and its pods: long enough to come back to it after
@@ -112,7 +112,10 @@ impl KubernetesScheduler {
                 files: &files,
                 gpu_labels: &gpu_labels,
             };
-            ready.push(self.prepare(server, checked, input, &mut warnings)?);
+            let prepared = self.prepare(server, checked, input, &mut warnings)?;
+            let (main, _) = prepared.split();
+            kai::check_release(server, scheduler, &prepared.checked.spec.name, main).await?;
+            ready.push(prepared);
         }
         // 3. Let the server check them, then create them.
         if request.dry_run {

@@ -188,11 +188,16 @@ fn job_set(job: &JobShape<'_>) -> Value {
     });
     let restart = &job.input.spec.restart;
     let restarts = if restart.on_failure { restart.max_restarts } else { 0 };
-    json!({
+    let mut spec = json!({
         "replicatedJobs": roles.collect::<Vec<_>>(),
         "failurePolicy": {"maxRestarts": restarts},
         "network": network(job),
-    })
+    });
+    if job.input.scheduler == GangScheduler::Kai {
+        // The default of JobSets. KAI 0.15 reads its absence as one gang for each role, each of the size of all.
+        spec["startupPolicy"] = json!({"startupPolicyOrder": "AnyOrder"});
+    }
+    spec
 }
 
 /// Returns the domain in which the pods of a JobSet have names.

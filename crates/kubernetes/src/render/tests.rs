@@ -717,6 +717,8 @@ fn kai_is_told_the_size_of_a_gang() {
     let pods = &job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"];
     assert_eq!((&job["kind"], &pods["schedulerName"]), (&json!("JobSet"), &json!("kai-scheduler")));
     assert!(job["spec"].get("suspend").is_none());
+    // One gang of all roles.
+    assert_eq!(job["spec"]["startupPolicy"], json!({"startupPolicyOrder": "AnyOrder"}));
     // A job of one pod, and an array, are no gang.
     let one = objects_of_kind(&one_pod(), GangScheduler::Kai, "Job");
     assert!(one["metadata"].get("annotations").is_none(), "{one}");
