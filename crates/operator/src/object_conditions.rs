@@ -16,6 +16,11 @@ use serde_json::Value;
 
 /// Scheduler of pods that name none.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
+/// Places of the scheduler's name in a Job and a JobSet.
+const SCHEDULER_NAMES: [&str; 2] = [
+    "/spec/template/spec/schedulerName",
+    "/spec/replicatedJobs/0/template/spec/template/spec/schedulerName",
+];
 /// Name of the program that starts suspended objects with Kueue's label.
 const KUEUE: &str = "kueue";
 
@@ -69,12 +74,13 @@ fn state_of_pods(pods: &[&Value]) -> (JobState, Option<Reason>) {
     }
 }
 
-/// Returns true if a pod names this gang.
+/// Returns true if a pod names this gang, or is of its object: schedulers make gangs of their own of the pods of others.
 fn is_of(pod: &Value, gang: &GangRef) -> bool {
-    let facts = serde_json::from_value::<PodText>(pod.clone()).map(PodText::facts);
-    facts.is_ok_and(|facts| {
-        facts.gang.is_some_and(|own| own.kind == gang.kind && own.object == gang.object)
-    })
+    let Ok(text) = serde_json::from_value::<PodText>(pod.clone()) else { return false };
+    let of_controller = GangRef::of_controller(&text.metadata);
+    let named = text.facts().gang;
+    let mut own = named.iter().chain(&of_controller);
+    own.any(|own| own.kind == gang.kind && own.object == gang.object)
 }
 
 fn of_pods(
@@ -243,7 +249,8 @@ fn scheduler_of_object(object: &Value, queue_labels: &[&str]) -> String {
     if waits_for_kueue(object, queue_labels) {
         return KUEUE.to_owned();
     }
-    let template = object.pointer("/spec/template/spec/schedulerName").and_then(Value::as_str);
+    let named = |path: &&str| object.pointer(path)?.as_str();
+    let template = SCHEDULER_NAMES.iter().find_map(named);
     let is_own =
         condition(object, names::ADMITTED_CONDITION).is_some() || has_queue(object, queue_labels);
     let own = is_own.then_some(names::SCHEDULER);
@@ -351,6 +358,51 @@ mod tests {
         let mut ending = pod(Some("n1"));
         ending["metadata"]["deletionTimestamp"] = json!("2026-11-20T12:00:00Z");
         check(open, &[ending], JobState::Stopping, "", "muster");
+    }
+
+    /// Native PodGroups, and KAI's, are made for the pods of Jobs and JobSets.
+    #[test]
+    fn pods_of_an_object_are_found_whatever_group_they_name() {
+        let named = [
+            json!({"annotations": {"pod-group-name": "pg-train-1"}}),
+            json!({"labels": {"scheduling.x-k8s.io/pod-group": "train-group"}}),
+            json!({}),
+        ];
+        for (kind, mut metadata) in [GroupKind::Job, GroupKind::JobSet]
+            .into_iter()
+            .flat_map(|kind| named.iter().map(move |metadata| (kind, metadata.clone())))
+        {
+            if kind == GroupKind::JobSet {
+                metadata["labels"]["jobset.sigs.k8s.io/jobset-name"] = json!("train");
+            }
+            let owner = if kind == GroupKind::Job { "train" } else { "train-main-0" };
+            metadata["name"] = json!("p");
+            metadata["namespace"] = json!("team");
+            metadata["ownerReferences"] = json!([
+                {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "controller": true}]);
+            let full = json!({"type": "PodScheduled", "status": "False", "reason": "Full", "message": "0/8 nodes"});
+            let pod = json!({
+                "metadata": metadata,
+                "spec": {"schedulerName": "other", "schedulingGroup": {"podGroupName": "train"}},
+                "status": {"conditions": [full]},
+            });
+            let (explanation, view) = of_object(
+                &subject(kind),
+                kind,
+                &json!({"spec": {}}),
+                &[pod],
+                &[names::QUEUE],
+                None,
+            );
+            assert_eq!(told(&explanation), (JobState::Pending, "Full: 0/8 nodes".to_owned()));
+            assert_eq!((view.scheduler.as_str(), view.pods.waiting), ("other", 1));
+        }
+        let roles =
+            json!([{"template": {"spec": {"template": {"spec": {"schedulerName": "kai"}}}}}]);
+        let held = json!({"spec": {"suspend": true, "replicatedJobs": roles}});
+        let kind = GroupKind::JobSet;
+        let (_, view) = of_object(&subject(kind), kind, &held, &[], &[names::QUEUE], None);
+        assert_eq!(view.scheduler, "kai");
     }
 
     /// Kueue's label asks Muster to start an object only if Muster reads Kueue's queues.

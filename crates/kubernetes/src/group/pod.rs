@@ -86,13 +86,16 @@ impl GangRef {
             explicit.extend(found.filter(|found| !explicit.contains(found)));
         }
         match &explicit[..] {
-            [] => Ok(Self::by_controller(metadata)),
+            [] => Ok(Self::of_controller(metadata)),
             [one] => Ok(Some(one.clone())),
             [one, other, ..] => Err(format!("membership in two gangs, {one} and {other}")),
         }
     }
 
-    fn by_controller(metadata: &Metadata) -> Option<Self> {
+    /// Returns the gang of a pod's controller, also if the pod names another object as its gang; `None` if there
+    /// is no such controller.
+    #[must_use]
+    pub fn of_controller(metadata: &Metadata) -> Option<Self> {
         for (kind, key) in BY_CONTROLLER {
             let Some(name) = metadata.labels.get(key) else { continue };
             let part = match kind {
