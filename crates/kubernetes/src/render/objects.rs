@@ -222,7 +222,8 @@ fn volcano(job: &JobShape<'_>) -> Value {
         "tasks": tasks.collect::<Vec<_>>(),
     });
     if restart.on_failure {
-        spec["maxRetry"] = json!(restart.max_restarts);
+        // Volcano counts the first start (1.15).
+        spec["maxRetry"] = json!(restart.max_restarts.saturating_add(1));
     }
     if let Some(queue) = job.queue() {
         spec["queue"] = queue.into();
