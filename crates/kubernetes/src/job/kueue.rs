@@ -16,6 +16,9 @@ pub const WORKLOADS: &str = "workloads";
 /// meets them.
 const STEPS: [&str; 2] = ["QuotaReserved", "Admitted"];
 
+/// Next step for a job that asks for more than the quota of its queue.
+const NEVER: &str = ": it never starts as it is; ask for less, of an array for fewer elements at once (`array: …%M`), or for a larger quota";
+
 /// Returns true for a job that Kueue starts, and has not started.
 #[must_use]
 pub fn is_waiting(job: JobObject<'_>) -> bool {
@@ -45,5 +48,13 @@ pub fn waiting_reason(workload: &Value) -> Option<(String, Reason)> {
     let step = |kind: &&str| conditions.iter().find(|one| one["type"] == **kind);
     let said = STEPS.iter().filter_map(step).find(|one| one["status"] == "False")?;
     let word = said["reason"].as_str().unwrap_or_default();
-    Some((owner.to_owned(), native(word, said["message"].as_str()?)))
+    let message = said["message"].as_str()?;
+    let never = if is_beyond_all_quotas(message) { NEVER } else { "" };
+    Some((owner.to_owned(), native(word, &format!("{message}{never}"))))
+}
+
+/// Returns true if a message compares the request with quotas that are smaller, and names no flavor in which it could fit
+/// later (Kueue 0.19).
+fn is_beyond_all_quotas(message: &str) -> bool {
+    message.contains("> maximum capacity") && !message.contains("insufficient unused quota")
 }

@@ -524,6 +524,17 @@ fn kueue_says_why_a_job_waits() {
     };
     let quota = one("QuotaReserved", "False", "couldn't assign flavors");
     assert_eq!(workload(json!([quota])), reason("couldn't assign flavors"));
+    // Words of Kueue 0.19.
+    let beyond = "insufficient quota for nvidia.com/gpu in flavor a, previously considered podsets requests (0) + current podset request (12) > maximum capacity (8)";
+    let said = |text: &str| match workload(json!([one("QuotaReserved", "False", text)])) {
+        Some((_, Reason::Native { message, .. })) => message,
+        other => panic!("{other:?}"),
+    };
+    assert!(said(beyond).starts_with(&format!("{beyond}: it never starts as it is; ")));
+    let later = format!(
+        "{beyond}, insufficient unused quota for nvidia.com/gpu in flavor b, 4 more needed"
+    );
+    assert_eq!(said(&later), later);
     let checks = one("Admitted", "False", "the checks are not ready");
     let reserved = one("QuotaReserved", "True", "reserved");
     assert_eq!(workload(json!([checks, reserved])), reason("the checks are not ready"));
