@@ -31,14 +31,24 @@ impl KubernetesScheduler {
             Some(cluster) => format!("raycluster/{cluster}"),
             None => format!("{}/{}", found.key.api.word(), found.key.name),
         };
-        let name: ObjectName = match name.parse() {
-            Ok(name) => name,
-            // Replicas of a service are no gang, and the gang of a Volcano Job is another object.
-            Err(_) => pod_to_explain(&found)?,
+        let pods = found.pods();
+        let group = pods.first().filter(|_| found.key.api.is_of_volcano());
+        let group = group.and_then(|pod| volcano::group_of_pod(pod));
+        let explained: ObjectName = match (name.parse(), group) {
+            (Ok(name), _) => name,
+            (Err(_), Some(group)) => {
+                format!("podgroup/{group}").parse().map_err(RequestError::refused)?
+            }
+            // Replicas of a service are no gang.
+            (Err(_), None) => pod_to_explain(&found)?,
         };
         let reader = self.reader(Some(found.key.namespace.clone())).await?;
-        let (now, mut explanation, gang) = reader.explain(&name).await?;
+        let (now, mut explanation, mut gang) = reader.explain(&explained).await?;
         explanation.element = ElementId { job, index: index.unwrap_or(0) };
+        if group.is_some() {
+            explanation.name = found.key.name.as_str().into();
+            gang.object = name;
+        }
         Ok(ExplainResponse { now, explanation, gang: Some(gang) })
     }
 

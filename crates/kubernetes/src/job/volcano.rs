@@ -13,6 +13,9 @@ pub const GROUP: &str = "scheduling.volcano.sh";
 /// Resource name of these objects.
 pub const POD_GROUPS: &str = "podgroups";
 
+/// Annotation of the pods of a Job with the name of its PodGroup.
+const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
+
 /// Name of Volcano's scheduler, which is that of a Job that names none.
 pub const SCHEDULER: &str = "volcano";
 
@@ -29,6 +32,12 @@ pub fn is_waiting(job: JobObject<'_>) -> bool {
     job.api.is_of_volcano()
         && matches!(scheduler, "" | SCHEDULER)
         && matches!(job.text("/status/state/phase"), "" | "Pending")
+}
+
+/// Returns the name of the PodGroup that Volcano has made for the Job of a pod.
+#[must_use]
+pub fn group_of_pod(pod: &Value) -> Option<&str> {
+    pod["metadata"]["annotations"][GROUP_NAME].as_str()
 }
 
 /// Returns the id of the Job of a PodGroup, and Volcano's reason for not starting it; `None` for one that it
