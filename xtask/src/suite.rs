@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::kubernetes::test::Preparation;
+use crate::kubernetes::test::{Preparation, TestOptions};
 use crate::totals::Totals;
 use crate::{
     binaries, cargo, dependencies, generated, kubernetes, mutants, packages, programs, python,
@@ -97,7 +97,9 @@ impl Suite<'_> {
             let slurm = scope.spawn(|| timed(|totals| slurm::test::run(root, None, totals)));
             let kubernetes = scope.spawn(|| {
                 let preparation = kubernetes.join().expect("the build panics nowhere");
-                timed(|totals| kubernetes::test::run(root, preparation, None, totals))
+                timed(|totals| {
+                    kubernetes::test::run(root, preparation, &TestOptions::default(), totals)
+                })
             });
             self.tests(&binaries::ALL, privileged);
             self.programs();

@@ -33,6 +33,7 @@ use cluster::KubernetesTestCluster;
 use daemon::KubernetesDaemon;
 use node::RealNode;
 use options::ClusterOptions;
+use test::TestOptions;
 
 const USAGE: &str = "\
 usage: cargo xtask kubernetes <command>
@@ -49,12 +50,14 @@ usage: cargo xtask kubernetes <command>
   start|stop|kill NAME [DIR]     control one program: etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
                                  fake-kubelet; coredns, kubelet-node1, containerd-node1, fake-gpus-node1 and so on of real nodes;
                                  or a whole node, node1 to nodeN: a real one loses all its processes; jobset, the controller
-                                 of JobSets, which `up` does not start
+                                 of JobSets, which `up` does not start. `start` also takes volcano, kueue or kai, which is
+                                 built first and runs until `down`
   shell [DIR] [-- COMMAND…]      run a command (default $SHELL) in which kubectl uses the cluster, as its administrator
   kubeconfig NAMESPACE/NAME [DIR]
                                  print a kubeconfig of a service account, which has only the rights of its roles
   image NAME PROGRAM [DIR]       make an image of a program of this machine with its libraries, and give it to all real nodes
   test [FILTER]                  start a cluster, run the tests that need it, and stop it
+  test --peers[=NAME,…] [FILTER] run the tests of jobs that volcano, kueue and kai start, each in a cluster of its own
   demo [DIR] [MUSTER]            show two gangs on eight GPUs, first with kube-scheduler, then with Muster, in a cluster of
                                  its own, or in the running one at DIR with the program MUSTER
   bench [DIR] [--quick] [--peers[=NAME,…]]
@@ -84,7 +87,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         }
         ["status", rest @ ..] if rest.len() < 2 => return status(&at(rest)?),
         ["down", rest @ ..] if rest.len() < 2 => down::run(&at(rest)?)?,
-        ["start", name, rest @ ..] if rest.len() < 2 => start(&at(rest)?, name)?,
+        ["start", name, rest @ ..] if rest.len() < 2 => start(root, &at(rest)?, name)?,
         ["stop", name, rest @ ..] if rest.len() < 2 => end(&at(rest)?, name, Signal::Term)?,
         ["kill", name, rest @ ..] if rest.len() < 2 => end(&at(rest)?, name, Signal::Kill)?,
         ["shell", "--", words @ ..] => return shell(&at(&[])?, words),
@@ -112,8 +115,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
             let dir = dirs.first().map(Path::new);
             return bench::run(root, dir, &BenchOptions::parse(&words)?);
         }
-        ["test"] => return test::run_standalone(root, None),
-        ["test", filter] => return test::run_standalone(root, Some(filter)),
+        ["test", rest @ ..] => return test::run_standalone(root, &TestOptions::parse(rest)?),
         [] | ["help" | "--help" | "-h"] => print!("{USAGE}"),
         _ => bail!("unknown arguments: kubernetes {}\n\n{USAGE}", args.join(" ")),
     }
@@ -125,7 +127,7 @@ fn target(root: &Path) -> PathBuf {
 }
 
 /// Starts a program or a node that was stopped, and waits until it works.
-fn start(cluster: &KubernetesTestCluster, name: &str) -> Result<()> {
+fn start(root: &Path, cluster: &KubernetesTestCluster, name: &str) -> Result<()> {
     cluster.require_up()?;
     let options = cluster.options()?;
     match options.node_number(name) {
@@ -135,6 +137,9 @@ fn start(cluster: &KubernetesTestCluster, name: &str) -> Result<()> {
             ready::wait_for_node(cluster, name)
         }
         None => {
+            if let Ok(peer) = peers::named(name) {
+                return peer.start(root, cluster);
+            }
             let daemon = KubernetesDaemon::named(name, &options)?;
             if daemon == KubernetesDaemon::JobSet {
                 job_set::install(cluster)?;

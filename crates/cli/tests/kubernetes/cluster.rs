@@ -171,7 +171,11 @@ pub struct TestNamespace<'a> {
     name: &'static str,
 }
 
-impl TestNamespace<'_> {
+impl<'a> TestNamespace<'a> {
+    pub fn cluster(&self) -> &'a KubernetesCluster {
+        self.cluster
+    }
+
     pub fn create(&self, pod: &TestPod) {
         let manifest = pod.manifest(self.name).to_string();
         let words = ["create", "--filename=-"];

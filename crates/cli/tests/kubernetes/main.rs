@@ -1,6 +1,6 @@
 //! Tests against a real Kubernetes control plane, which `cargo xtask kubernetes test` starts, and in whose
-//! namespace they run: `real_nodes` in a cluster with real nodes, all others in one with fake nodes. Without
-//! one each test is ignored with that reason; no part of the control plane is simulated.
+//! namespace they run: `real_nodes` in a cluster with real nodes, those of `peers` each in one with another scheduler, all
+//! others in one with fake nodes. Without one each test is ignored with that reason; no part of the control plane is simulated.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 
@@ -24,6 +24,7 @@ mod init_queues;
 mod inventory;
 mod jobs;
 mod kueue;
+mod peers;
 mod pod_watch;
 mod queues;
 mod ray;

@@ -6,10 +6,10 @@ mod conformance;
 mod exported_job;
 mod gangs;
 mod installation;
-mod job_set;
+pub mod job_set;
 mod rendezvous;
 mod shares;
-mod target;
+pub mod target;
 
 use std::collections::BTreeSet;
 

@@ -228,7 +228,9 @@ fn what_cannot_be_written_is_refused() {
 fn domains_that_cannot_be_names_are_refused() {
     let refused = |plane, domains: [&str; 2]| {
         let node = |name: &str, domain: &str| {
-            format!("  - {{name: {name}, gpus: 8, gpu: h100, cpus: 8, memory: 8GiB, domain: {{rack: \"{domain}\"}}}}\n")
+            format!(
+                "  - {{name: {name}, gpus: 8, gpu: h100, cpus: 8, memory: 8GiB, domain: {{rack: \"{domain}\"}}}}\n"
+            )
         };
         let nodes = node("a", domains[0]) + &node("b", domains[1]);
         let cluster = format!("levels: [rack]\nnodes:\n{nodes}");

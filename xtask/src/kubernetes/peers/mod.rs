@@ -1,7 +1,9 @@
-//! Schedulers of other projects for `cargo xtask kubernetes bench --peers`: where each comes from, what it needs in a
-//! cluster, and its command lines. Each has the limits on requests of kube-scheduler, and otherwise its own defaults.
+//! Schedulers of other projects for `cargo xtask kubernetes bench --peers`, and for the tests that submit jobs to them:
+//! where each comes from, what it needs in a cluster, and its command lines. Each has the limits on requests of
+//! kube-scheduler, and otherwise its own defaults.
 
 mod module;
+mod running;
 
 use std::fs;
 use std::path::Path;
@@ -24,8 +26,15 @@ pub struct Peer {
     definitions: &'static [&'static str],
     /// Objects that an administrator would create: queues that allow the whole cluster.
     objects: &'static str,
-    /// Command lines of its programs. `{bin}` is their folder, `{module}` that of the module, `{dir}` the cluster's.
+    /// Command lines of the programs that place pods. `{bin}` is their folder, `{module}` that of the module, `{dir}` the
+    /// cluster's.
     commands: &'static [&'static str],
+    /// Command lines of the programs that make gangs of the objects of users, beside those.
+    controllers: &'static [&'static str],
+    /// Addresses that answer when its programs work.
+    health: &'static [&'static str],
+    /// Manifest of its webhooks in the module, which a jobs' cluster has, and the port at which they listen.
+    webhooks: Option<(&'static str, u16)>,
 }
 
 /// All of them, in the order of the table.
@@ -40,7 +49,10 @@ const VOLCANO: Peer = Peer {
             version: "v1.15.0",
             sum: "h1:dW8hW/FPDqwcJ1GxGfpR/9qToH1t3+ySn+oaiEMfpm4=",
         },
-        programs: &[("cmd/scheduler", "vc-scheduler")],
+        programs: &[
+            ("cmd/scheduler", "vc-scheduler"),
+            ("cmd/controller-manager", "vc-controller-manager"),
+        ],
         // The newest that is published; one constant of 1.15 is missing in it.
         replacement: Some(Replacement {
             module: GoModule {
@@ -64,7 +76,14 @@ const VOLCANO: Peer = Peer {
     objects: include_str!("../conf/peers/volcano-queues.yaml"),
     commands: &["{bin}/vc-scheduler --kubeconfig={dir}/kubeconfig --leader-elect=false \
           --scheduler-conf={module}/installer/helm/chart/volcano/config/volcano-scheduler.conf \
-          --kube-api-qps=5000 --kube-api-burst=10000"],
+          --kube-api-qps=5000 --kube-api-burst=10000 --enable-healthz=true --healthz-address=127.0.0.1:7001 \
+          --listen-address=127.0.0.1:7002"],
+    controllers: &[
+        "{bin}/vc-controller-manager --kubeconfig={dir}/kubeconfig --leader-elect=false --enable-healthz=true \
+          --healthz-address=127.0.0.1:7003 --listen-address=127.0.0.1:7004",
+    ],
+    health: &["http://127.0.0.1:7001/healthz", "http://127.0.0.1:7003/healthz"],
+    webhooks: None,
 };
 
 const KUEUE: Peer = Peer {
@@ -85,6 +104,9 @@ const KUEUE: Peer = Peer {
     // The gate needs an API server of its own.
     commands: &["unshare --mount sh -c {with-etc} {dir}/etc/peers {bin}/kueue \
           --config=/etc/kueue/config.yaml --feature-gates=VisibilityOnDemand=false --zap-log-level=2"],
+    controllers: &[],
+    health: &["http://127.0.0.1:7001/readyz"],
+    webhooks: Some(("config/components/webhook/manifests.yaml", 9444)),
 };
 
 const KAI: Peer = Peer {
@@ -96,15 +118,24 @@ const KAI: Peer = Peer {
             version: "v0.12.0",
             sum: "h1:3rhB0TdbJYNgOiZ6E0cAa+VJnr4srhoigJI/PkY85vI=",
         },
-        programs: &[("cmd/scheduler", "kai-scheduler"), ("cmd/binder", "kai-binder")],
+        programs: &[
+            ("cmd/scheduler", "kai-scheduler"),
+            ("cmd/binder", "kai-binder"),
+            ("cmd/podgrouper", "kai-podgrouper"),
+        ],
         replacement: None,
     },
     definitions: &["deployments/kai-scheduler/crds"],
     objects: include_str!("../conf/peers/kai-queues.yaml"),
     commands: &[
         "{bin}/kai-scheduler --qps=5000 --burst=10000",
-        "{bin}/kai-binder --qps=5000 --burst=10000 --metrics-bind-address=0 --health-probe-bind-address=0",
+        "{bin}/kai-binder --qps=5000 --burst=10000 --metrics-bind-address=0 --health-probe-bind-address=127.0.0.1:7001",
     ],
+    controllers: &[
+        "{bin}/kai-podgrouper --metrics-bind-address=0 --health-probe-bind-address=127.0.0.1:7002",
+    ],
+    health: &["http://127.0.0.1:7001/readyz", "http://127.0.0.1:7002/readyz"],
+    webhooks: None,
 };
 
 /// Finds a scheduler by its name.
@@ -124,8 +155,28 @@ impl Peer {
         format!("{} {}", self.name, self.source.module.version)
     }
 
-    /// Builds its programs, and creates what they need in the cluster. Returns their command lines, each after a `--`.
+    /// Builds its programs, and creates what they need in the cluster. Returns the command lines of those that place pods,
+    /// each after a `--`.
     pub fn install(&self, root: &Path, cluster: &KubernetesTestCluster) -> Result<Vec<String>> {
+        let mut words = Vec::new();
+        for command in self.prepare(root, cluster, self.commands)? {
+            words.push("--".to_owned());
+            words.extend(command);
+        }
+        if self.scheduler == "default-scheduler" {
+            words.push("--".to_owned());
+            words.extend(KubernetesDaemon::Scheduler.words(cluster, &cluster.options()?));
+        }
+        Ok(words)
+    }
+
+    /// Builds its programs, and creates what they need in the cluster. Returns these command lines of its own.
+    fn prepare(
+        &self,
+        root: &Path,
+        cluster: &KubernetesTestCluster,
+        commands: &[&str],
+    ) -> Result<Vec<Vec<String>>> {
         let bin = self.source.ensure(root)?;
         let module = self.source.module.download(root)?;
         for folder in self.definitions {
@@ -145,16 +196,7 @@ impl Peer {
             let word = word.replace("{module}", &module.display().to_string());
             word.replace("{dir}", cluster.text()).replace("{with-etc}", WITH_ETC)
         };
-        let mut words = Vec::new();
-        for command in self.commands {
-            words.push("--".to_owned());
-            words.extend(command.split_whitespace().map(fill));
-        }
-        if self.scheduler == "default-scheduler" {
-            words.push("--".to_owned());
-            words.extend(KubernetesDaemon::Scheduler.words(cluster, &cluster.options()?));
-        }
-        Ok(words)
+        Ok(commands.iter().map(|command| command.split_whitespace().map(fill).collect()).collect())
     }
 }
 
@@ -182,14 +224,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_starts_a_program_that_is_built() {
+    fn every_command_starts_its_program_in_the_order_of_both() {
         for peer in &PEERS {
-            let is_started = |program: &str| {
+            let commands: Vec<&str> =
+                peer.commands.iter().chain(peer.controllers).copied().collect();
+            assert_eq!(commands.len(), peer.source.programs.len(), "{}", peer.name);
+            for ((_, program), command) in peer.source.programs.iter().zip(commands) {
                 let word = format!("{{bin}}/{program}");
-                peer.commands.iter().any(|command| command.split(' ').any(|one| one == word))
-            };
-            assert_eq!(peer.commands.len(), peer.source.programs.len(), "{}", peer.name);
-            assert!(peer.source.programs.iter().all(|(_, name)| is_started(name)), "{}", peer.name);
+                assert!(command.split(' ').any(|one| one == word), "{command}");
+            }
         }
     }
 }

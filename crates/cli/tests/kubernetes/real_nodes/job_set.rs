@@ -8,10 +8,10 @@ use crate::cluster::{KubernetesCluster, success, until};
 use crate::conform::{self, JobPlace};
 
 /// Running controller; it ends, and JobSets are unknown again, when this is dropped.
-struct JobSetController(KubernetesCluster);
+pub struct JobSetController(KubernetesCluster);
 
 impl JobSetController {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let cluster = KubernetesCluster::here();
         let words = ["start", "jobset"];
         success(&words, &cluster.xtask(&words));
@@ -103,14 +103,18 @@ const FAIL: &str = "  echo $RANK >> {starts}
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn a_gang_that_failed_starts_again_as_a_whole() {
     let _controller = JobSetController::start();
-    let place = KubernetesTarget::new();
+    a_failed_gang_starts_again(&KubernetesTarget::new());
+}
+
+/// A gang that failed starts again as a whole, and only as often as it may.
+pub fn a_failed_gang_starts_again(place: &KubernetesTarget) {
     for (name, failures, code) in [("recovers", 1, 0), ("gives-up", 2, 6)] {
         let starts = place.folder().join(name);
         let run = FAIL.replace("{starts}", &starts.display().to_string());
         let all = place.all_of_it();
         let env = format!("{{FAILURES: '{failures}'}}");
         let job = format!("{all}\ntime: 5m\ngrace: 1s\nrestart: 1\nenv: {env}\nrun: |\n{run}");
-        submit(&place, &format!("name: {name}\n{job}"));
+        submit(place, &format!("name: {name}\n{job}"));
         let (ended, stdout, stderr) = place.call(&["wait", name]);
         let logs = place.call(&["logs", name]);
         assert_eq!(ended, code, "{stdout}{stderr}{logs:?}");

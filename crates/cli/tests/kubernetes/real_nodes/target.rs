@@ -1,5 +1,5 @@
-//! Jobs of users on real nodes: a namespace with Muster's scheduler, to which the program sends jobs, and
-//! a folder that they share with the test.
+//! Jobs of users on real nodes: a namespace to which the program sends jobs, and a folder that they share with the
+//! test. Muster's scheduler starts them, or the one that runs in the cluster.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,17 +15,25 @@ use crate::scheduler_process::SchedulerProcess;
 /// Image of the test cluster, which has a shell.
 const IMAGE: &str = "localhost/busybox:1";
 
-/// A namespace of the test cluster with Muster's scheduler, and a folder that its jobs share with the
-/// test, by a volume claim.
+/// A namespace of the test cluster, and a folder that its jobs share with the test, by a volume claim.
 pub struct KubernetesTarget {
     pub namespace: TestNamespace<'static>,
     kubeconfig: PathBuf,
     folder: tempfile::TempDir,
-    _scheduler: SchedulerProcess,
+    /// Ends when this is dropped.
+    scheduler: Option<SchedulerProcess>,
 }
 
 impl KubernetesTarget {
+    /// Returns a namespace whose jobs Muster's scheduler starts.
     pub fn new() -> Self {
+        let mut target = Self::without_scheduler();
+        target.scheduler = Some(SchedulerProcess::active(target.namespace.cluster()));
+        target
+    }
+
+    /// Returns a namespace whose jobs the scheduler of the cluster starts, which the program finds.
+    pub fn without_scheduler() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("conform-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let name: &'static str = Box::leak(name.into_boxed_str());
@@ -64,8 +72,7 @@ impl KubernetesTarget {
         until("the claim is bound", || {
             namespace.objects("persistentvolumeclaims", "")[0]["status"]["phase"] == "Bound"
         });
-        let _scheduler = SchedulerProcess::active(cluster);
-        Self { namespace, kubeconfig, folder, _scheduler }
+        Self { namespace, kubeconfig, folder, scheduler: None }
     }
 
     /// Returns what a command prints, which must succeed.

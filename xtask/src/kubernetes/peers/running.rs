@@ -1,0 +1,65 @@
+//! A scheduler of another project as a program of a test cluster: its webhooks and controllers, too, so that it runs jobs
+//! of users.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::{Peer, apply};
+use crate::kubernetes::cluster::KubernetesTestCluster;
+use crate::kubernetes::daemon::KubernetesDaemon;
+use crate::kubernetes::job_set::SERVICE;
+use crate::kubernetes::node::RealNode;
+use crate::kubernetes::node::programs::NodeProgram;
+use crate::test_cluster::{command, detached, process};
+
+/// Timeout until all programs work; normally some seconds.
+const WORKS: Duration = Duration::from_secs(120);
+
+impl Peer {
+    /// Starts all of its programs in a running cluster, where they stay until its end, and waits until they work.
+    pub fn start(&self, root: &Path, cluster: &KubernetesTestCluster) -> Result<()> {
+        let commands: Vec<&str> = self.commands.iter().chain(self.controllers).copied().collect();
+        let all = self.prepare(root, cluster, &commands)?;
+        if self.name == "kai" {
+            offer_gpus_once(cluster)?;
+        }
+        for ((_, program), words) in self.source.programs.iter().zip(&all) {
+            let log = cluster.log(program);
+            detached::start(
+                cluster.inside(),
+                words,
+                cluster.dir(),
+                &cluster.pid_file(program),
+                &log,
+            )?;
+        }
+        let answers =
+            |address: &&str| cluster.run(&["curl", "--silent", "--fail", address]).is_ok();
+        process::wait(self.name, WORKS, || self.health.iter().all(|address| answers(&address)))?;
+        self.register_webhooks(root, cluster)
+    }
+
+    /// Registers its webhooks at the port of its program: here no proxy has the addresses of Services.
+    fn register_webhooks(&self, root: &Path, cluster: &KubernetesTestCluster) -> Result<()> {
+        let Some((manifest, port)) = self.webhooks else { return Ok(()) };
+        let path = self.source.module.download(root)?.join(manifest);
+        let manifest = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let authority = cluster.dir().join("pki/ca.crt").display().to_string();
+        let authority = command::outside(&["base64", "--wrap=0", &authority])?;
+        let address = format!("caBundle: {authority}\n    url: https://127.0.0.1:{port}");
+        apply(cluster, &["--filename=-"], &manifest.replace(SERVICE, &address))
+    }
+}
+
+/// Ends the drivers that offer the GPUs by claims, too: KAI adds what both say, and places twice as many pods.
+fn offer_gpus_once(cluster: &KubernetesTestCluster) -> Result<()> {
+    let options = cluster.options()?;
+    for number in (1..=options.nodes).filter(|_| options.are_nodes_real) {
+        let driver = KubernetesDaemon::Node(NodeProgram::FakeDriver, RealNode { number });
+        driver.end(cluster, process::Signal::Term)?;
+    }
+    cluster.run(&["kubectl", "delete", "resourceslices", "--all"]).map(drop)
+}
