@@ -20,6 +20,7 @@ pub mod instant;
 pub mod inventory;
 pub mod job;
 pub mod kueue;
+pub mod leaf;
 pub mod manifest;
 mod mutating_policy;
 pub mod names;

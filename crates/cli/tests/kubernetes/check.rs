@@ -141,10 +141,14 @@ fn an_installation_of_muster_passes_every_rule() {
 }
 
 /// Returns the outcomes of both probes for a scheduler, and what they say; nothing of them is left.
-fn proved(cluster: &KubernetesCluster, namespace: &str, scheduler: &str) -> Vec<(String, String)> {
-    let words = ["--prove", "--scheduler", scheduler, "--namespace", namespace];
+pub fn proved(
+    cluster: &KubernetesCluster,
+    namespace: &str,
+    words: &[&str],
+) -> Vec<(String, String)> {
+    let words = [&["--prove", "--namespace", namespace, "--scheduler"], words].concat();
     let report = report(&cluster.kubeconfig(), &words);
-    let left = cluster.get(&["pods", "--all-namespaces", "--selector=muster.run/probe"]);
+    let left = cluster.get(&["pods,jobs", "--all-namespaces", "--selector=muster.run/probe"]);
     assert_eq!(left["items"], json!([]));
     let text = |one: &Value, field: &str| one[field].as_str().unwrap().to_owned();
     let probes = report["probes"].as_array().unwrap();
@@ -156,21 +160,23 @@ fn proved(cluster: &KubernetesCluster, namespace: &str, scheduler: &str) -> Vec<
 fn probe_gangs_tell_a_gang_scheduler_from_one_that_places_pod_by_pod() {
     let cluster = KubernetesCluster::here();
     let namespace = cluster.namespace("check-probes");
-    let of_default = proved(&cluster, namespace.name(), "default-scheduler");
+    let of_default = proved(&cluster, namespace.name(), &["default-scheduler"]);
     assert_eq!(of_default[0].0, "failed", "{of_default:?}");
     assert!(of_default[0].1.contains("of 9 pods with 8 GPUs got a node"), "{of_default:?}");
     assert_eq!(of_default[1].0, "passed", "{of_default:?}");
 
     let _scheduler = SchedulerProcess::active(&cluster);
-    let of_muster = proved(&cluster, namespace.name(), "muster");
-    assert_eq!(
-        of_muster,
-        [
-            ("passed", "none of 9 pods with 8 GPUs got a node, 8 fit"),
-            ("passed", "2 pods with 8 GPUs got their nodes together"),
-        ]
-        .map(|(outcome, says)| (outcome.to_owned(), says.to_owned()))
-    );
+    for scheduler in ["pod-groups", "muster"] {
+        assert_eq!(
+            proved(&cluster, namespace.name(), &[scheduler]),
+            [
+                ("passed", "none of 9 pods with 8 GPUs got a node, 8 fit"),
+                ("passed", "2 pods with 8 GPUs got their nodes together"),
+            ]
+            .map(|(outcome, says)| (outcome.to_owned(), says.to_owned())),
+            "{scheduler}"
+        );
+    }
 }
 
 #[test]

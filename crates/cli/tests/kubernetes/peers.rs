@@ -7,6 +7,7 @@ mod volcano;
 
 use serde_json::Value;
 
+use crate::check::proved;
 use crate::cluster::until;
 use crate::conform::JobPlace;
 use crate::real_nodes::target::{KubernetesTarget, submit};
@@ -56,6 +57,18 @@ fn a_gang_waits_whole(place: &KubernetesTarget, words: &Waiting) {
     place.ok(&["cancel", "first"]);
     assert_eq!(place.call(&["wait", "second"]).0, 0);
     assert_eq!(place.ok(&["logs", "second"]), "0: started\n1: started\n");
+}
+
+/// `check --prove` finds that a scheduler starts gangs as a whole.
+fn gangs_are_proved_whole(place: &KubernetesTarget, words: &[&str]) {
+    assert_eq!(
+        proved(place.namespace.cluster(), place.namespace.name(), words),
+        [
+            ("passed", "none of 3 pods with 4 GPUs got a node, 2 fit"),
+            ("passed", "2 pods with 4 GPUs got their nodes together"),
+        ]
+        .map(|(outcome, says)| (outcome.to_owned(), says.to_owned()))
+    );
 }
 
 /// A gang that is larger than the cluster waits for ever, with this reason.

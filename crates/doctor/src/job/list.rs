@@ -92,7 +92,7 @@ pub(super) const CHECKS: &[JobCheck] = &[
         id: "leaf-switches",
         title: "the job spans as few leaf switches as possible",
         meaning: "collectives cross the spine, which other jobs use, too",
-        cure: "request it with `slurm: {switches: 1}`; the job may wait longer",
+        cure: "request it: on Slurm with `slurm: {switches: 1}`, with Muster's scheduler on Kubernetes with `topology: {required: leaf}`; the job may wait longer",
         needs_probe: false,
         evaluate: topology::fewest,
     },

@@ -1,19 +1,31 @@
 //! Probe gangs for a scheduler: one of one pod more than fits, which must get no node, and one that
 //! fits. Makes their objects and judges their pods; submits nothing.
 
+mod objects;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_kubernetes::names;
+use muster_kubernetes::job::kueue;
 use muster_kubernetes::node::is_gpu;
-use muster_model::Span;
 use muster_model::check::{CheckProbe, ProbeOutcome};
-use serde_json::{Value, json};
+use muster_model::{Reason, Span};
+use serde_json::Value;
 
+use self::objects::GangForm;
 use super::resource::DEPLOYMENTS;
 use super::rules::GANG_SCHEDULERS;
 use super::snapshot::Snapshot;
-use super::view::{ClusterView, DEFAULT_SCHEDULER, count};
+use super::view::{ClusterView, count};
+
+/// Name that stands for Kueue in place of a scheduler: kube-scheduler places the pods of what it starts.
+const KUEUE: &str = "kueue";
+
+/// Name of the Deployment of Kueue in its chart.
+const KUEUE_DEPLOYMENT: &str = "kueue-controller-manager";
+
+/// Name that stands for kube-scheduler with its own PodGroups, as in job files.
+const POD_GROUPS: &str = "pod-groups";
 
 /// Ids of the probes, in the order in which they run.
 pub const PROBES: [&str; 2] = ["gang-too-large", "gang-that-fits"];
@@ -34,7 +46,7 @@ const MOST_PODS: u64 = 256;
 /// Gangs that show how a scheduler treats gangs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
-    /// Name of the scheduler.
+    /// Name of the scheduler, `kueue` or `pod-groups`.
     pub scheduler: String,
     /// Resource that each pod requests.
     resource: Arc<str>,
@@ -64,6 +76,29 @@ pub struct ProbeObject {
     pub plural: &'static str,
     /// The object as a manifest.
     pub object: Value,
+}
+
+/// Gang of a probe, as it is in the cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProbedGang {
+    /// Its pods, as the API server prints them.
+    pub pods: Vec<Value>,
+    /// Reason of its queue for not starting it; `None` before one is given, and where pods have it.
+    pub refusal: Option<String>,
+}
+
+impl ProbedGang {
+    /// Returns a gang that Kueue starts, with Kueue's reason from the Workloads of the namespace.
+    #[must_use]
+    pub fn in_kueue(pods: Vec<Value>, name: &str, workloads: &[Value]) -> Self {
+        let is_own = |one: &&Value| one["metadata"]["ownerReferences"][0]["name"] == name;
+        let reason = workloads.iter().find(is_own).and_then(kueue::waiting_reason);
+        let refusal = reason.and_then(|(_, reason)| match reason {
+            Reason::Native { message, .. } => Some(message),
+            _ => None,
+        });
+        Self { pods, refusal }
+    }
 }
 
 /// Returns the result of a probe.
@@ -120,106 +155,58 @@ impl ProbePlan {
         count(self.gpus, "GPU")
     }
 
+    /// Returns true if Kueue starts the gangs, which has Workloads in place of pods until then.
+    #[must_use]
+    pub fn waits_in_kueue(&self) -> bool {
+        self.scheduler == KUEUE
+    }
+
     /// Returns the objects of a gang.
     ///
     /// # Errors
-    /// If it is not known how this scheduler is told of a gang.
+    /// If it is not known how this scheduler is told of a gang, or a queue is needed.
     pub fn objects(
         &self,
         gang: &str,
         pods: u64,
         terms: &ProbeTerms,
     ) -> Result<Vec<ProbeObject>, String> {
-        let (group, mark) = match self.scheduler.as_str() {
-            names::SCHEDULER => ("", names::GANG),
-            "volcano" => ("scheduling.volcano.sh", "scheduling.k8s.io/group-name"),
-            "kai-scheduler" => ("scheduling.run.ai", "pod-group-name"),
-            "scheduler-plugins-scheduler" => {
-                ("scheduling.x-k8s.io", "scheduling.x-k8s.io/pod-group")
-            }
-            DEFAULT_SCHEDULER => ("", ""),
-            other => return Err(format!("how a gang is made known to {other}")),
-        };
-        let mut objects = Vec::new();
-        if !group.is_empty() {
-            let metadata =
-                json!({"name": gang, "namespace": terms.namespace, "labels": {LABEL: gang}});
-            let mut spec = json!({"minMember": pods});
-            if let Some(queue) = &terms.queue {
-                spec["queue"] = json!(queue);
-            }
-            let object = json!({"kind": "PodGroup", "metadata": metadata, "spec": spec});
-            objects.push(ProbeObject { group, plural: "podgroups", object });
-        }
-        let pod = |at| ProbeObject {
-            group: "",
-            plural: "pods",
-            object: self.pod(gang, at, pods, mark, terms),
-        };
-        objects.extend((0..pods).map(pod));
-        Ok(objects)
+        let form = GangForm::of(&self.scheduler)
+            .ok_or_else(|| format!("how a gang is made known to {}", self.scheduler))?;
+        objects::of_gang(self, form, (gang, pods), terms)
     }
 
-    fn pod(&self, gang: &str, at: u64, pods: u64, mark: &str, terms: &ProbeTerms) -> Value {
-        let mut labels = json!({LABEL: gang});
-        let mut annotations = json!({});
-        if !mark.is_empty() {
-            labels[mark] = json!(gang);
-            annotations[mark] = json!(gang);
-        }
-        if mark == names::GANG {
-            annotations[names::GANG_SIZE] = json!(pods.to_string());
-        }
-        let of_queue = match self.scheduler.as_str() {
-            names::SCHEDULER => names::QUEUE,
-            _ => "kai.scheduler/queue",
-        };
-        if let Some(queue) = &terms.queue {
-            labels[of_queue] = json!(queue);
-        }
-        json!({
-            "kind": "Pod",
-            "metadata": {
-                "name": format!("{gang}-{at}"), "namespace": terms.namespace,
-                "labels": labels, "annotations": annotations,
-            },
-            "spec": {
-                "schedulerName": self.scheduler,
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 0,
-                "automountServiceAccountToken": false,
-                "containers": [{
-                    "name": "wait", "image": terms.image,
-                    "resources": {"limits": {self.resource.as_ref(): self.gpus.to_string()}},
-                }],
-            },
-        })
-    }
-
-    /// Judges the gang of a probe by its pods; `None` while it is watched.
+    /// Judges the gang of a probe; `None` while it is watched.
     #[must_use]
-    pub fn judge(&self, id: &str, pods: &[Value], watched: Span) -> Option<CheckProbe> {
+    pub fn judge(&self, id: &str, gang: &ProbedGang, watched: Span) -> Option<CheckProbe> {
         if id == PROBES[0] {
-            self.judge_too_large(pods, watched)
+            self.judge_too_large(gang, watched)
         } else {
-            self.judge_small(pods, watched)
+            self.judge_small(gang, watched)
         }
     }
 
     /// Judges the gang that cannot fit.
-    fn judge_too_large(&self, pods: &[Value], watched: Span) -> Option<CheckProbe> {
+    fn judge_too_large(&self, gang: &ProbedGang, watched: Span) -> Option<CheckProbe> {
         let id = PROBES[0];
         let asked = self.too_large();
-        let bound = bound(pods);
+        let bound = bound(&gang.pods);
         let request = self.request();
         if bound > 0 {
+            let cause = match self.scheduler.as_str() {
+                KUEUE => {
+                    ": the quota of the queue is larger than what is free, and its flavors have no topology"
+                }
+                _ => "",
+            };
             let text = format!(
-                "{bound} of {asked} pods with {request} got a node from {}, although not all fit",
+                "{bound} of {asked} pods with {request} got a node from {}, although not all fit{cause}",
                 self.scheduler
             );
             return Some(probe(id, ProbeOutcome::Failed, text));
         }
-        let is_seen = pods.iter().any(|pod| scheduled(pod).is_some());
+        let is_seen =
+            gang.refusal.is_some() || gang.pods.iter().any(|pod| scheduled(pod).is_some());
         if is_seen && watched >= OBSERVED {
             let text = format!("none of {asked} pods with {request} got a node, {} fit", self.fits);
             return Some(probe(id, ProbeOutcome::Passed, text));
@@ -229,23 +216,27 @@ impl ProbePlan {
     }
 
     /// Judges the gang that fits.
-    fn judge_small(&self, pods: &[Value], watched: Span) -> Option<CheckProbe> {
+    fn judge_small(&self, gang: &ProbedGang, watched: Span) -> Option<CheckProbe> {
         let id = PROBES[1];
         let asked = self.small();
-        let bound = bound(pods);
+        let bound = bound(&gang.pods);
         let request = self.request();
         if bound == asked {
             let text = format!("{asked} pods with {request} got their nodes together");
             return Some(probe(id, ProbeOutcome::Passed, text));
         }
-        let reason = pods.iter().find_map(scheduled).unwrap_or_default();
+        if let Some(refusal) = &gang.refusal {
+            let needed = format!("room for {asked} pods with {request} in the queue: {refusal}");
+            return (watched >= PATIENCE).then(|| probe(id, ProbeOutcome::NotTested, needed));
+        }
+        let reason = gang.pods.iter().find_map(scheduled).unwrap_or_default();
         let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
         let text = format!("{bound} of {asked} pods with {request} got a node{reason}");
         (watched >= PATIENCE).then(|| probe(id, ProbeOutcome::Failed, text))
     }
 }
 
-/// Returns the gang scheduler that has a ready replica.
+/// Returns the gang scheduler that has a ready replica, else Kueue.
 fn running(cluster: &ClusterView<'_>) -> Result<String, String> {
     let deployments = cluster.list(DEPLOYMENTS).map_err(|missing| missing.0)?;
     let is_running = |names: &[&str]| {
@@ -257,7 +248,10 @@ fn running(cluster: &ClusterView<'_>) -> Result<String, String> {
     let running = GANG_SCHEDULERS.iter().find(|(_, deployed_as)| is_running(deployed_as));
     match running {
         Some((scheduler, _)) => Ok((*scheduler).to_owned()),
-        None => Err("a gang scheduler: --scheduler names one, or default-scheduler".to_owned()),
+        None if is_running(&[KUEUE_DEPLOYMENT]) => Ok(KUEUE.to_owned()),
+        None => Err(format!(
+            "a gang scheduler: --scheduler names one, {POD_GROUPS} or default-scheduler"
+        )),
     }
 }
 

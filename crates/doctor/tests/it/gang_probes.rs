@@ -1,6 +1,8 @@
 //! Probe gangs: their size, their objects, and the verdicts on their pods.
 
-use muster_doctor::kubernetes::prove::{OBSERVED, PATIENCE, PROBES, ProbePlan, ProbeTerms};
+use muster_doctor::kubernetes::prove::{
+    OBSERVED, PATIENCE, PROBES, ProbePlan, ProbeTerms, ProbedGang,
+};
 use muster_model::Span;
 use muster_model::check::ProbeOutcome;
 use serde_json::{Value, json};
@@ -19,6 +21,10 @@ fn plan(cluster: &SampleCluster, scheduler: Option<&str>) -> Result<ProbePlan, S
 fn pod(node: Option<&str>, says: Option<&str>) -> Value {
     let conditions = says.map(|text| json!([{"type": "PodScheduled", "message": text}]));
     json!({"spec": {"nodeName": node}, "status": {"conditions": conditions}})
+}
+
+fn gang_of(pods: &[Value]) -> ProbedGang {
+    ProbedGang { pods: pods.to_vec(), refusal: None }
 }
 
 #[test]
@@ -62,6 +68,7 @@ fn each_scheduler_is_told_of_the_gang_in_its_way() {
             "scheduling.x-k8s.io/pod-group",
         ),
         ("kai-scheduler", vec!["PodGroup", "Pod", "Pod"], "pod-group-name"),
+        ("pod-groups", vec!["PodGroup", "Pod", "Pod"], "muster.run/probe"),
         ("default-scheduler", vec!["Pod", "Pod"], "muster.run/probe"),
     ] {
         let plan = plan(&SampleCluster::good(), Some(scheduler)).unwrap();
@@ -75,7 +82,10 @@ fn each_scheduler_is_told_of_the_gang_in_its_way() {
         }
         let last = &objects.last().unwrap().object;
         assert_eq!(last["metadata"]["labels"][mark], "probe", "{last}");
-        assert_eq!(last["spec"]["schedulerName"], scheduler);
+        let is_native = scheduler == "pod-groups";
+        let own = if is_native { "default-scheduler" } else { scheduler };
+        assert_eq!(last["spec"]["schedulerName"], own);
+        assert_eq!(last["spec"]["schedulingGroup"]["podGroupName"] == "probe", is_native);
     }
     let unknown = plan(&SampleCluster::good(), Some("other")).unwrap();
     assert!(unknown.objects("probe", 2, &terms()).unwrap_err().contains("other"));
@@ -92,9 +102,54 @@ fn a_large_gang_must_get_no_node_for_a_while() {
         (vec![pod(None, None)], OBSERVED, None),
         (vec![pod(None, None)], PATIENCE, Some(ProbeOutcome::NotTested)),
     ] {
-        let verdict = plan.judge(PROBES[0], &pods, watched);
+        let verdict = plan.judge(PROBES[0], &gang_of(&pods), watched);
         assert_eq!(verdict.map(|one| one.outcome), expected, "{pods:?}");
     }
+}
+
+/// A gang that Kueue has not started has no pods; its reason is in a Workload.
+#[test]
+fn a_gang_in_kueue_is_seen_by_its_workload() {
+    let plan = plan(&SampleCluster::good(), Some("kueue")).unwrap();
+    assert!(plan.objects("probe", 2, &terms()).unwrap_err().contains("--queue"));
+    let terms = ProbeTerms { queue: Some("main".to_owned()), ..terms() };
+    let objects = plan.objects("probe", 2, &terms).unwrap();
+    let [job] = &objects[..] else { panic!("{objects:?}") };
+    let labels = &job.object["metadata"]["labels"];
+    assert_eq!((job.plural, &labels["kueue.x-k8s.io/queue-name"]), ("jobs", &json!("main")));
+    assert_eq!(
+        (&job.object["spec"]["suspend"], &job.object["spec"]["parallelism"]),
+        (&json!(true), &json!(2))
+    );
+    let pods = &job.object["spec"]["template"];
+    assert_eq!(pods["metadata"]["labels"]["muster.run/probe"], "probe");
+    assert_eq!(pods["spec"]["schedulerName"], "default-scheduler");
+
+    let workload = |job: &str| {
+        let condition = json!({"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "no quota"});
+        json!({
+            "metadata": {"ownerReferences": [{"controller": true, "uid": "u", "name": job}]},
+            "status": {"conditions": [condition]},
+        })
+    };
+    let waits = ProbedGang::in_kueue(Vec::new(), "probe", &[workload("other"), workload("probe")]);
+    assert_eq!(waits.refusal.as_deref(), Some("no quota"));
+    let unseen = ProbedGang::in_kueue(Vec::new(), "probe", &[workload("other")]);
+    let outcome = |id, gang: &ProbedGang, watched| {
+        plan.judge(id, gang, watched).map(|verdict| (verdict.outcome, verdict.text))
+    };
+    assert_eq!(outcome(PROBES[0], &waits, OBSERVED).unwrap().0, ProbeOutcome::Passed);
+    assert_eq!(outcome(PROBES[0], &unseen, OBSERVED), None);
+    // Without quota for the small one nothing is known of the scheduler.
+    let (verdict, text) = outcome(PROBES[1], &waits, PATIENCE).unwrap();
+    assert_eq!(verdict, ProbeOutcome::NotTested);
+    assert_eq!(text, "room for 2 pods with 1 GPU in the queue: no quota");
+    let admitted = ProbedGang { pods: vec![pod(Some("n4"), None)], refusal: None };
+    let (verdict, text) = outcome(PROBES[0], &admitted, Span(0)).unwrap();
+    assert_eq!(verdict, ProbeOutcome::Failed);
+    assert!(text.ends_with(
+        "the quota of the queue is larger than what is free, and its flavors have no topology"
+    ));
 }
 
 #[test]
@@ -106,10 +161,10 @@ fn a_gang_that_fits_must_start_in_time() {
         (vec![bound()], Span(0), None),
         (vec![bound()], PATIENCE, Some(ProbeOutcome::Failed)),
     ] {
-        let verdict = plan.judge(PROBES[1], &pods, watched);
+        let verdict = plan.judge(PROBES[1], &gang_of(&pods), watched);
         assert_eq!(verdict.map(|one| one.outcome), expected, "{pods:?}");
     }
     let refused = [pod(None, Some("the quota is used up"))];
-    let verdict = plan.judge(PROBES[1], &refused, PATIENCE).unwrap();
+    let verdict = plan.judge(PROBES[1], &gang_of(&refused), PATIENCE).unwrap();
     assert!(verdict.text.ends_with("got a node: the quota is used up"), "{}", verdict.text);
 }

@@ -8,7 +8,10 @@ use muster_api::ClientError;
 use muster_api::types::ErrorBody;
 use muster_delegate::kubernetes::CheckedCluster;
 use muster_doctor::kubernetes::Snapshot;
-use muster_doctor::kubernetes::prove::{LABEL, PROBES, ProbeObject, ProbePlan, ProbeTerms, probe};
+use muster_doctor::kubernetes::prove::{
+    LABEL, PROBES, ProbeObject, ProbePlan, ProbeTerms, ProbedGang, probe,
+};
+use muster_kubernetes::job::kueue;
 use muster_model::Span;
 use muster_model::check::{CheckProbe, ProbeOutcome};
 use serde_json::Value;
@@ -21,20 +24,21 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest wait until the pods are gone: those of a node that does not answer stay.
 const REMOVAL: Duration = Duration::from_secs(60);
 
-/// Pods and PodGroups, as addresses name them.
+/// Pods, as addresses name them, and the objects that Kueue makes for Jobs.
 const PODS: (&str, &str) = ("", "pods");
+const WORKLOADS: (&str, &str) = (kueue::GROUP, kueue::WORKLOADS);
 
 /// Terms of the probe gangs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GangProbeArgs {
-    /// With --prove: scheduler of the probe gangs; by default the gang scheduler that runs in the
-    /// cluster
+    /// With --prove: scheduler of the probe gangs as pods name it, kueue, or pod-groups for those of
+    /// Kubernetes; by default the one that runs in the cluster
     #[arg(long, value_name = "NAME", requires = "prove")]
     scheduler: Option<String>,
     /// With --prove: namespace of the probe gangs; by default that of the context
     #[arg(short, long, value_name = "NAME", requires = "prove")]
     namespace: Option<String>,
-    /// With --prove: queue of the probe gangs, as a label of the scheduler
+    /// With --prove: queue of the probe gangs, as a label of the scheduler; Kueue needs one
     #[arg(long, value_name = "QUEUE", requires = "prove")]
     queue: Option<String>,
     /// With --prove: image of the probe pods, with a program that waits
@@ -78,9 +82,11 @@ pub async fn run(
             plan.scheduler,
             terms.namespace
         ));
-        let probed = Probed { cluster, gang: &gang, namespace: &terms.namespace, objects };
+        let in_kueue = plan.waits_in_kueue();
+        let probed =
+            Probed { cluster, gang: &gang, namespace: &terms.namespace, objects, in_kueue };
         let result = tokio::select! {
-            result = probed.watch(|pods, watched| plan.judge(id, pods, watched)) => result,
+            result = probed.watch(|found, watched| plan.judge(id, found, watched)) => result,
             _ = tokio::signal::ctrl_c() => {
                 probed.remove(app).await;
                 let text = "interrupted; the pods of the probe are removed";
@@ -110,13 +116,14 @@ struct Probed<'a> {
     gang: &'a str,
     namespace: &'a str,
     objects: Vec<ProbeObject>,
+    in_kueue: bool,
 }
 
 impl Probed<'_> {
     /// Creates the gang, and looks at its pods until they are judged.
     async fn watch(
         &self,
-        judge: impl Fn(&[Value], Span) -> Option<CheckProbe>,
+        judge: impl Fn(&ProbedGang, Span) -> Option<CheckProbe>,
     ) -> Result<CheckProbe, ErrorBody> {
         for one in &self.objects {
             self.cluster
@@ -125,13 +132,22 @@ impl Probed<'_> {
         }
         let start = Instant::now();
         loop {
-            let pods = self.pods().await?;
+            let found = self.found().await?;
             let watched = Span(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
-            if let Some(verdict) = judge(&pods, watched) {
+            if let Some(verdict) = judge(&found, watched) {
                 return Ok(verdict);
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
+    }
+
+    async fn found(&self) -> Result<ProbedGang, ErrorBody> {
+        let pods = self.pods().await?;
+        if !self.in_kueue {
+            return Ok(ProbedGang { pods, refusal: None });
+        }
+        let workloads = self.cluster.labelled(WORKLOADS, self.namespace, "").await?;
+        Ok(ProbedGang::in_kueue(pods, self.gang, &workloads))
     }
 
     async fn pods(&self) -> Result<Vec<Value>, ErrorBody> {
@@ -160,7 +176,7 @@ impl Probed<'_> {
         }
         let why = failed.unwrap_or_else(|| "they still exist".to_owned());
         app.ui.warning(&format!(
-            "probe pods may be left ({why}): kubectl delete pods,podgroups -n {} -l {LABEL}={}",
+            "probe pods may be left ({why}): kubectl delete pods,podgroups,jobs -n {} -l {LABEL}={}",
             self.namespace, self.gang
         ));
     }

@@ -3,19 +3,18 @@
 
 mod container;
 mod drive;
+mod leaves;
 pub mod preflight;
 pub mod probe;
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::Stdio;
 
 use anyhow::Result;
 use muster_api::Client;
 use muster_api::query::LogQuery;
 use muster_daemon::DaemonMode;
-use muster_doctor::job::{ExpectedRank, JobEvidence, RayNodes, leaves, verify};
+use muster_doctor::job::{ExpectedRank, JobEvidence, RayNodes, verify};
 use muster_model::check::ProbeOutcome;
 use muster_model::verify::{PROBE_MARK, ProbeAnswer, VerifyReport};
 use muster_model::view::{DeviceView, ElementView, JobState, JobView, NodeView};
@@ -102,9 +101,11 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
             target.text(&client)
         ));
     }
-    if job.native.as_ref().is_some_and(|native| native.system == "slurm") {
-        evidence.leaves = topology().await;
-    }
+    evidence.leaves = match job.native.as_ref().map(|native| native.system.as_str()) {
+        Some("slurm") => leaves::of_slurm().await,
+        Some("kubernetes") => leaves::of_kubernetes(app).await,
+        _ => None,
+    };
     if detail.has_ray && element.state == JobState::Running {
         evidence.ray = Some(ray_nodes(app, target, &client));
     }
@@ -213,19 +214,6 @@ fn job_variables() -> Vec<OsString> {
     };
     let names = std::env::vars_os().map(|(name, _)| name);
     names.filter(|name| name.to_str().is_some_and(is_of_a_job)).collect()
-}
-
-/// Returns the nodes of each leaf switch, from `scontrol show topology`.
-async fn topology() -> Option<Vec<Vec<String>>> {
-    let folder = std::env::var_os("MUSTER_SLURM_BIN").map(PathBuf::from).unwrap_or_default();
-    let mut command = tokio::process::Command::new(folder.join("scontrol"));
-    command
-        .args(["show", "topology"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true);
-    let output = command.output().await.ok()?;
-    Some(leaves(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// Returns the output of the first rank of each node. Output that cannot be read is skipped.

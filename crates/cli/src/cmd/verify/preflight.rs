@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use muster_doctor::job::{ExpectedRank, JobEvidence, verify};
 
-use super::{code, drive, now, topology};
+use super::{code, drive, leaves, now};
 use crate::app::App;
 use crate::exit::Failure;
 
@@ -58,7 +58,7 @@ pub async fn run(app: &App, args: &PreflightArgs) -> Result<u8> {
         seen: driven.seen,
         reached: driven.reached,
         clocks: driven.clocks,
-        leaves: topology().await,
+        leaves: leaves::of_slurm().await,
         ..JobEvidence::default()
     };
 

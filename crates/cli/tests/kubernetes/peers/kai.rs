@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use super::gangs_are_proved_whole;
 use crate::cluster::until;
 use crate::conform::{JobPlace, conformance};
 use crate::real_nodes::job_set::JobSetController;
@@ -57,4 +58,6 @@ fn a_gang_that_it_would_start_in_part_is_refused() {
     let (code, _, stderr) = run(&place, &format!("name: gang\n{all}\nrun: 'true'\n"));
     assert!(code == 1 && stderr.contains("older than 0.15"), "{code}: {stderr}");
     assert!(place.namespace.objects("jobsets", "muster.run/job").is_empty());
+    // Its own PodGroups are gangs.
+    gangs_are_proved_whole(&place, &["kai-scheduler", "--queue", QUEUE]);
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Waiting, a_gang_too_large_says_so, a_gang_waits_whole};
+use super::{Waiting, a_gang_too_large_says_so, a_gang_waits_whole, gangs_are_proved_whole};
+use crate::check::proved;
 use crate::cluster::until;
 use crate::conform::{self, JobPlace, conformance};
 use crate::real_nodes::job_set::{JobSetController, a_failed_gang_starts_again};
@@ -10,6 +11,10 @@ use crate::real_nodes::target::{KubernetesTarget, run, submit};
 
 /// Returns a namespace with a LocalQueue, whose quota is that of the cluster's GPUs.
 fn place() -> KubernetesTarget {
+    place_with_quota("8")
+}
+
+fn place_with_quota(gpus: &str) -> KubernetesTarget {
     let place = KubernetesTarget::without_scheduler();
     let object = |kind: &str, name: &str, spec: Value| {
         place.namespace.create_object(&json!({
@@ -18,7 +23,7 @@ fn place() -> KubernetesTarget {
     };
     let own = place.namespace.name();
     let amount = |name: &str, quota: &str| json!({"name": name, "nominalQuota": quota});
-    let resources = [amount("cpu", "100"), amount("memory", "1Ti"), amount("nvidia.com/gpu", "8")];
+    let resources = [amount("cpu", "100"), amount("memory", "1Ti"), amount("nvidia.com/gpu", gpus)];
     let group = json!({
         "coveredResources": ["cpu", "memory", "nvidia.com/gpu"],
         "flavors": [{"name": "default", "resources": resources}],
@@ -42,6 +47,18 @@ fn a_gang_waits_for_its_quota() {
     let reason = "insufficient unused quota for nvidia.com/gpu";
     a_gang_waits_whole(&place, &Waiting { scheduler: "kueue", reason });
     a_gang_too_large_says_so(&place, "> maximum capacity (8)");
+}
+
+#[test]
+#[ignore = "needs Kueue: cargo xtask kubernetes test --peers"]
+fn a_quota_beyond_the_nodes_starts_gangs_in_part() {
+    let words = ["kueue", "--queue", "default"];
+    gangs_are_proved_whole(&place(), &words);
+    let place = place_with_quota("100");
+    let proved = proved(place.namespace.cluster(), place.namespace.name(), &words);
+    let (outcome, says) = &proved[0];
+    assert_eq!(outcome, "failed", "{proved:?}");
+    assert!(says.contains("the quota of the queue is larger than what is free"), "{proved:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Jobs of Volcano, with its controller and scheduler.
 
-use super::{Waiting, a_gang_too_large_says_so, a_gang_waits_whole};
+use super::{Waiting, a_gang_too_large_says_so, a_gang_waits_whole, gangs_are_proved_whole};
 use crate::cluster::until;
 use crate::conform::{JobPlace, conformance};
 use crate::real_nodes::job_set::a_failed_gang_starts_again;
@@ -23,6 +23,7 @@ fn a_gang_waits_for_its_gpus() {
     let reason = "tasks in gang unschedulable";
     a_gang_waits_whole(&place, &Waiting { scheduler: "volcano", reason });
     a_gang_too_large_says_so(&place, reason);
+    gangs_are_proved_whole(&place, &["volcano"]);
 }
 
 #[test]
