@@ -23,7 +23,7 @@ pub fn leaves(nodes: &[NodeFacts]) -> Vec<Vec<String>> {
     let only_gpus = nodes.iter().any(has_gpus);
     let counted = || nodes.iter().filter(|node| !only_gpus || has_gpus(node));
     let is_used = |label: &&str| counted().any(|node| node.labels.contains_key(*label));
-    let Some(label) = LABELS.into_iter().find(|label| is_used(&label)) else { return Vec::new() };
+    let Some(label) = LABELS.into_iter().find(is_used) else { return Vec::new() };
     let mut leaves: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for node in counted() {
         if let Some(leaf) = node.labels.get(label) {

@@ -129,12 +129,13 @@ const KAI: Peer = Peer {
     objects: include_str!("../conf/peers/kai-queues.yaml"),
     commands: &[
         "{bin}/kai-scheduler --qps=5000 --burst=10000",
-        "{bin}/kai-binder --qps=5000 --burst=10000 --metrics-bind-address=0 --health-probe-bind-address=127.0.0.1:7001",
+        "{bin}/kai-binder --qps=5000 --burst=10000 --metrics-bind-address=0 --health-probe-bind-address=0",
     ],
     controllers: &[
-        "{bin}/kai-podgrouper --metrics-bind-address=0 --health-probe-bind-address=127.0.0.1:7002",
+        "{bin}/kai-podgrouper --metrics-bind-address=0 --health-probe-bind-address=127.0.0.1:7001",
     ],
-    health: &["http://127.0.0.1:7001/readyz", "http://127.0.0.1:7002/readyz"],
+    // The other two answer nothing there.
+    health: &["http://127.0.0.1:7001/readyz"],
     webhooks: None,
 };
 

@@ -9,7 +9,7 @@ use crate::kubernetes::view::DEFAULT_SCHEDULER;
 /// API group of the PodGroups of Kubernetes.
 const NATIVE_GROUP: &str = "scheduling.k8s.io";
 
-/// What makes pods known as a gang.
+/// Way in which pods are made known as a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GangForm {
     /// Nothing: each pod is on its own.
