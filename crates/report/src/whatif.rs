@@ -1,10 +1,13 @@
 //! `muster whatif`: waiting and past jobs, with and without a change. The figures are computed in
 //! `sim`.
 
+use std::cmp::Ordering;
+
 use muster_model::Time;
 use muster_model::simulation::{
     FleetFigures, FleetUnit, PastReplay, PendingJob, StartTimes, WhatIf,
 };
+use serde::Serialize;
 
 use crate::RenderContext;
 use crate::amount::{gpus, grouped, grouped_count};
@@ -18,6 +21,68 @@ use crate::table::Table;
 const WIDTH: usize = 100;
 /// Most jobs shown; the sentence below counts all.
 const ROWS: usize = 30;
+
+/// Words for an answer, as the command prints them, for other displays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WhatIfWords {
+    /// Words for each pending job, in their order.
+    pub waiting: Vec<PendingWords>,
+    /// Sentence about all of them; empty when no job waits.
+    pub sums: String,
+    /// Replay of past jobs; `None` when no job has run.
+    pub past: Option<PastWords>,
+}
+
+/// Words for a pending job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PendingWords {
+    /// Time until it starts without the change.
+    pub as_it_is: String,
+    /// Time until it starts with the change.
+    pub changed: String,
+    /// Reason why it then does not start at once; empty when it does.
+    pub still: String,
+    /// Effect of the change on its start.
+    pub effect: StartEffect,
+}
+
+/// Effect of a change on the start of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartEffect {
+    /// It starts sooner.
+    Sooner,
+    /// It starts later.
+    Later,
+    /// It starts at the same time.
+    None,
+}
+
+/// Words for the replay of past jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PastWords {
+    /// Sentence about the jobs that are replayed, and those that are left out.
+    pub sentence: String,
+    /// Name, measured value, value without and with the change; empty when no job is replayed.
+    pub rows: Vec<[String; 4]>,
+}
+
+/// Returns the words for an answer.
+#[must_use]
+pub fn words(answer: &WhatIf, context: RenderContext) -> WhatIfWords {
+    let context = context.at(answer.taken);
+    let pending = |job: &PendingJob| PendingWords {
+        as_it_is: starts_in(&job.as_it_is, job, context.now),
+        changed: starts_in(&job.changed, job, context.now),
+        still: still(job, context),
+        effect: effect(job),
+    };
+    WhatIfWords {
+        waiting: answer.waiting.iter().map(pending).collect(),
+        sums: if answer.waiting.is_empty() { String::new() } else { sums(answer) },
+        past: answer.past.as_ref().map(|past| past_words(past, context)),
+    }
+}
 
 /// Returns the change, the waiting jobs, and the jobs that have run.
 #[must_use]
@@ -59,15 +124,17 @@ fn waiting(answer: &WhatIf, width: usize, context: RenderContext) -> String {
         .right("WAITED", |job| clock::elapsed(context.now.since(job.submitted)))
         .right("STARTS IN", |job| starts(job, &job.as_it_is))
         .right("CHANGED", |job| starts(job, &job.changed))
-        .left("THEN WAITS FOR", |job| {
-            job.still.as_ref().map_or(String::new(), |still| short(still, context))
-        })
+        .left("THEN WAITS FOR", |job| still(job, context))
         .render(context);
     if answer.waiting.len() > ROWS {
         text.push_str(&format!("and {} more\n", grouped((answer.waiting.len() - ROWS) as u64)));
     }
     text.push_str(&wrapped(&sums(answer), width));
     text
+}
+
+fn still(job: &PendingJob, context: RenderContext) -> String {
+    job.still.as_ref().map_or(String::new(), |still| short(still, context))
 }
 
 /// `now`, `3h10m`, `1h to 5h` for the elements of an array, `not known`.
@@ -92,16 +159,24 @@ fn starts_in(starts: &StartTimes, job: &PendingJob, taken: Time) -> String {
     }
 }
 
-/// Counts the jobs that start sooner, later and at once.
-fn sums(answer: &WhatIf) -> String {
-    // Compared by the start of the last element, if all start, then by that of the first.
-    let at = |job: &PendingJob, starts: &StartTimes| {
+/// Compares the starts of the last element, if all start, then those of the first.
+fn effect(job: &PendingJob) -> StartEffect {
+    let at = |starts: &StartTimes| {
         let last = starts.last.filter(|_| starts.begun == job.elements);
         (last.unwrap_or(Time::NEVER), starts.first.unwrap_or(Time::NEVER))
     };
+    match at(&job.changed).cmp(&at(&job.as_it_is)) {
+        Ordering::Less => StartEffect::Sooner,
+        Ordering::Equal => StartEffect::None,
+        Ordering::Greater => StartEffect::Later,
+    }
+}
+
+/// Counts the jobs that start sooner, later and at once.
+fn sums(answer: &WhatIf) -> String {
     let count = |is: &dyn Fn(&&PendingJob) -> bool| answer.waiting.iter().filter(is).count() as u64;
-    let sooner = count(&|job| at(job, &job.changed) < at(job, &job.as_it_is));
-    let later = count(&|job| at(job, &job.changed) > at(job, &job.as_it_is));
+    let sooner = count(&|job| effect(job) == StartEffect::Sooner);
+    let later = count(&|job| effect(job) == StartEffect::Later);
     let now = |of: fn(&PendingJob) -> &StartTimes| {
         count(&|job| of(job).first.is_some_and(|first| first <= answer.taken))
     };
@@ -118,6 +193,19 @@ fn sums(answer: &WhatIf) -> String {
 }
 
 fn replayed(past: &PastReplay, width: usize, context: RenderContext) -> String {
+    let PastWords { sentence, rows } = past_words(past, context);
+    if rows.is_empty() {
+        return wrapped(&sentence, width);
+    }
+    let table = Table::of(&rows)
+        .left("", |row| &row[0])
+        .right("IN FACT", |row| &row[1])
+        .right("AS IT IS", |row| &row[2])
+        .right("CHANGED", |row| &row[3]);
+    wrapped(&sentence, width) + &table.render(context)
+}
+
+fn past_words(past: &PastReplay, context: RenderContext) -> PastWords {
     let unit = match past.unit {
         FleetUnit::Gpu => "GPU",
         FleetUnit::Cpu => "CPU",
@@ -135,10 +223,10 @@ fn replayed(past: &PastReplay, width: usize, context: RenderContext) -> String {
         clock::time(past.since, context),
         grouped_count(past.runs, "run"),
     );
-    if past.replayed == 0 {
-        return wrapped(&format!("no past run can be replayed{left_out}"), width);
-    }
     let mut rows: Vec<[String; 4]> = Vec::new();
+    if past.replayed == 0 {
+        return PastWords { sentence: format!("no past run can be replayed{left_out}"), rows };
+    }
     let mut row = |name: String, fact: String, of: &dyn Fn(&FleetFigures) -> String| {
         rows.push([name, fact, of(&past.as_it_is), of(&past.changed)]);
     };
@@ -163,12 +251,7 @@ fn replayed(past: &PastReplay, width: usize, context: RenderContext) -> String {
     row("evicted".into(), String::new(), &|run| grouped(run.evictions));
     row("fairness of users".into(), String::new(), &|run| format!("{:.2}", run.user_fairness));
     row("never ended or refused".into(), String::new(), &|run| grouped(run.left + run.refused));
-    let table = Table::of(&rows)
-        .left("", |row| &row[0])
-        .right("IN FACT", |row| &row[1])
-        .right("AS IT IS", |row| &row[2])
-        .right("CHANGED", |row| &row[3]);
-    wrapped(&sentence, width) + &table.render(context)
+    PastWords { sentence, rows }
 }
 
 fn ratio(part: f64, whole: f64) -> f64 {
@@ -242,6 +325,19 @@ mod tests {
     #[test]
     fn what_waits_and_what_has_run_stand_beside_what_they_would_be() {
         assert_snapshot!(whatif(&answer(), RenderContext::plain()));
+    }
+
+    #[test]
+    fn words_of_other_displays_are_those_of_the_command() {
+        let words = words(&answer(), RenderContext::plain());
+        let text = whatif(&answer(), RenderContext::plain()).replace('\n', " ");
+        for each in &words.waiting {
+            assert!(text.contains(&each.as_it_is) && text.contains(&each.changed), "{each:?}");
+        }
+        assert!(text.contains(&words.sums), "{text}");
+        assert!(text.contains(&words.past.unwrap().sentence), "{text}");
+        let effects: Vec<StartEffect> = words.waiting.iter().map(|each| each.effect).collect();
+        assert_eq!(effects, [StartEffect::Sooner, StartEffect::Sooner, StartEffect::None]);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::io::{BufRead, BufReader};
 
 use muster_api::types::JobList;
+use muster_model::simulation::WhatIf;
 use muster_model::view::JobState;
+use serde_json::Value;
 
 use crate::home::Home;
 use crate::page::{Page, port_of};
@@ -123,6 +125,93 @@ fn only_what_the_page_needs_is_passed_on() {
     assert_eq!(page.raw("POST /v1/jobs/1/cancel", &headers, &large).status, 413);
 }
 
+/// Answer to a what-if question without what differs between two moments: its instant, as which starts at once count.
+fn without_instants(answer: &WhatIf) -> Value {
+    let mut value = serde_json::to_value(&answer.waiting).unwrap();
+    let taken = answer.taken.0;
+    for job in value.as_array_mut().unwrap() {
+        for starts in ["as_it_is", "changed"] {
+            for at in ["first", "last"] {
+                let at = &mut job[starts][at];
+                if at.as_u64() == Some(taken) {
+                    *at = "at once".into();
+                }
+            }
+        }
+    }
+    serde_json::json!({ "changes": answer.changes, "waiting": value, "is_partial": answer.is_partial })
+}
+
+#[test]
+fn the_page_answers_what_if_as_the_command_does() {
+    let home = Home::with_gpus(4);
+    let queues = "queues: [{name: research, quota: {virtual: 2}, borrow: 0, queues: [{name: vision}]}, {name: prod}]";
+    home.muster(&["queues", "--set", home.write("q.yaml", queues).to_str().unwrap()]).ok();
+    let gate = home.gate("go");
+    let holds = home.sh("--gpus 2 --time 1h --queue research/vision", &gate);
+    home.until_state(holds, JobState::Running);
+    home.run("--gpus 2 --time 1h --queue research/vision --name waits", &["true"]);
+    home.run("--gpus 4 --time 1h --queue prod --name large", &["true"]);
+    let page = Page::start(&home);
+    let key = page.key();
+
+    let site = page.get("/page/whatif/site", &key).json();
+    assert_eq!(site["nodes"], serde_json::json!({ "count": 1, "gpus": 4, "model": "virtual" }));
+    assert_eq!(site["models"], serde_json::json!({ "virtual": 4 }));
+    let quotas: Vec<(&str, Option<u64>)> = site["queues"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|queue| (queue["name"].as_str().unwrap(), queue["quota"]["virtual"].as_u64()))
+        .collect();
+    assert_eq!(quotas, [("research", Some(2)), ("research/vision", None), ("prod", None)]);
+
+    for (query, options) in [
+        ("add_nodes=1", "--add-nodes 1"),
+        ("remove_nodes=1", "--remove-nodes 1"),
+        ("quota=research%3Dvirtual:4", "--quota research=virtual:4"),
+        ("add_nodes=2&quota=prod%3Dvirtual:3", "--add-nodes 2 --quota prod=virtual:3"),
+    ] {
+        let sheet = page.get(&format!("/page/whatif?{query}"), &key);
+        assert_eq!(sheet.status, 200, "{query}: {sheet:?}");
+        let sheet = sheet.json();
+        let shown: WhatIf = serde_json::from_value(sheet["answer"].clone()).unwrap();
+        let told: WhatIf = home.words(&format!("whatif {options} --json")).json();
+        assert_eq!(without_instants(&shown), without_instants(&told), "{query}");
+        assert_eq!(shown.past.map(|past| past.runs), told.past.map(|past| past.runs));
+        assert_eq!(sheet["words"]["waiting"].as_array().unwrap().len(), shown.waiting.len());
+    }
+    let more = page.get("/page/whatif?add_nodes=1", &key).json();
+    assert_eq!(more["words"]["waiting"][1]["changed"], "now", "{more}");
+    assert_eq!(more["words"]["waiting"][1]["effect"], "sooner", "{more}");
+}
+
+#[test]
+fn what_if_mistakes_say_what_would_be_right() {
+    let home = Home::with_gpus(2);
+    let page = Page::start(&home);
+    let key = page.key();
+    for (query, status, words) in [
+        ("", 400, "no change is given"),
+        ("?add_nodes=x", 400, "2xh100:8"),
+        ("?add_nodes=4000000000", 400, "up to 100000"),
+        ("?remove_nodes=2", 400, "too few such nodes"),
+        ("?quota=reserch%3D4", 400, "there is no queue `reserch`"),
+        ("?quota=default%3Dh10:4", 400, "the models are virtual"),
+    ] {
+        let refused = page.get(&format!("/page/whatif{query}"), &key);
+        assert_eq!(refused.status, status, "{query}: {refused:?}");
+        assert!(refused.body.contains(words), "{query}: {refused:?}");
+    }
+    for path in ["/page/whatif?add_nodes=1", "/page/whatif/site"] {
+        assert_eq!(page.raw(&format!("GET {path}"), &[&page.host()], "").status, 401, "{path}");
+    }
+    home.words("stop-daemon").ok();
+    assert_eq!(page.get("/page/whatif?add_nodes=1", &key).status, 503);
+    home.start_daemon(Some(2));
+    assert_eq!(page.get("/page/whatif?add_nodes=1", &key).status, 200, "a new daemon is asked");
+}
+
 #[test]
 fn changes_and_output_come_while_they_happen() {
     let home = Home::with_gpus(2);
@@ -134,7 +223,7 @@ fn changes_and_output_come_while_they_happen() {
         page.send(&format!("GET /v1/changes?after={known}&timeout_secs=60"), &[&host, &key], "");
     let job = home.sh("--gpus 1", &format!("echo first; {}; echo last", home.gate("gate")));
     let changed = BufReader::new(waits).lines().map(|line| line.unwrap()).last().unwrap();
-    let changed: serde_json::Value = serde_json::from_str(&changed).unwrap();
+    let changed: Value = serde_json::from_str(&changed).unwrap();
     assert!(changed["revision"].as_u64().unwrap() > known, "{changed}");
 
     home.until_state(job, JobState::Running);

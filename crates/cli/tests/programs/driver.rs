@@ -88,6 +88,14 @@ impl Browser {
         serde_json::from_value(found).unwrap()
     }
 
+    /// Presses a key that is no letter, by its name and its code on Windows, as the protocol has it.
+    pub fn press(&mut self, key: &str, code: u32) {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event = json!({ "type": kind, "key": key, "windowsVirtualKeyCode": code });
+            self.call("Input.dispatchKeyEvent", &event);
+        }
+    }
+
     fn call(&mut self, method: &str, params: &Value) -> Value {
         self.calls += 1;
         let mut message = json!({ "id": self.calls, "method": method, "params": params });

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use muster_api::types::{NodeList, QueueList};
+use muster_model::simulation::WhatIf;
 use muster_model::view::JobState;
 use serde_json::Value;
 
@@ -125,6 +126,8 @@ fn chromium_acts_and_follows() {
     browser.until("document.querySelector('button.more')");
     browser.eval("document.querySelector('button.more').click()");
     browser.eval("[...document.querySelectorAll('dialog button')].find((each) => each.textContent === 'Cancel').click()");
+    // The list of actions goes away with an event, which may come a moment later.
+    browser.until("document.querySelectorAll('dialog').length === 1");
     let asked = browser.texts("dialog h2");
     assert_eq!(asked, [format!("Cancel: job {job}?")], "nothing happens without a question");
     browser.eval("document.getElementById('confirm').click()");
@@ -152,4 +155,73 @@ fn chromium_acts_and_follows() {
     assert!(told.contains("has been used") && told.contains("run muster ui again"), "{told}");
     assert_eq!(browser.wrong, Vec::<String>::new());
     assert_eq!(second.eval("document.querySelectorAll('.gpu').length"), Value::from(0));
+}
+
+#[test]
+#[ignore = "needs chromium: `cargo xtask programs` installs it"]
+fn chromium_shows_what_would_be_at_the_sliders() {
+    let home = Home::with_gpus(4);
+    let queues = "queues: [{name: research, quota: {virtual: 2}, borrow: 0}, {name: prod}]";
+    home.muster(&["queues", "--set", home.write("q.yaml", queues).to_str().unwrap()]).ok();
+    let gate = home.gate("go");
+    let holds = home.sh("--gpus 2 --time 1h --queue research", &gate);
+    home.until_state(holds, JobState::Running);
+    let waits = home.run("--gpus 2 --time 1h --queue research --name waits", &["true"]);
+    let page = Page::start(&home);
+    let mut browser = Browser::start(&home);
+    browser.go(&page.link);
+    browser.until("document.querySelector('.gpu')");
+    browser.eval("location.hash = '#/whatif'");
+    browser.until("document.getElementById('whatif-quota')");
+    assert_eq!(
+        browser.texts(".whatif output"),
+        ["1 node with 4 GPUs (virtual) each, as it is", "2 virtual GPUs, as it is"]
+    );
+    for range in ["whatif-nodes", "whatif-quota"] {
+        let named = browser.eval(&format!("document.getElementById('{range}').labels.length"));
+        assert_eq!(named, 1, "{range} has a name");
+    }
+
+    let mut slide = |range: &str, keys: &[(&str, u32)]| {
+        browser.eval(&format!("document.getElementById('{range}').focus()"));
+        for (key, code) in keys {
+            browser.press(key, *code);
+        }
+        browser.until("document.querySelector('.answer .lead') && !document.querySelector('.answer[aria-busy]')");
+        let shown = browser.eval("[document.querySelector('.lead').textContent, document.querySelector('.sentence:not(.lead)').textContent, \
+             ...[...document.querySelectorAll('.answer tr[data-job]')].flatMap((row) => [row.dataset.job, row.querySelector('.now').textContent, row.querySelector('.then').firstChild.textContent])]");
+        serde_json::from_value::<Vec<String>>(shown).unwrap()
+    };
+    let check = |shown: &[String], options: &str| {
+        let told: WhatIf = home.words(&format!("whatif {options} --json")).json();
+        let [lead, sums, job, _, changed] = shown else { panic!("{shown:?}") };
+        assert_eq!(lead, &told.changes.join("; "));
+        let [only] = &told.waiting[..] else { panic!("{told:?}") };
+        assert_eq!((job, only.job.0), (&waits.to_string(), waits));
+        let text = home.words(&format!("whatif {options}")).ok().stdout.replace('\n', " ");
+        assert!(text.contains(sums), "{sums}: {text}");
+        assert_eq!(changed == "now", only.changed.first == Some(told.taken), "{shown:?}: {told:?}");
+        assert_eq!(changed == "not known", only.changed.first.is_none(), "{shown:?}: {told:?}");
+    };
+    check(
+        &slide("whatif-quota", &[("ArrowRight", 39), ("ArrowRight", 39)]),
+        "--quota research=virtual:4",
+    );
+    check(
+        &slide("whatif-nodes", &[("ArrowLeft", 37)]),
+        "--remove-nodes 1 --quota research=virtual:4",
+    );
+    assert_eq!(
+        browser.eval("location.hash"),
+        "#/whatif?nodes=-1&queue=research&model=virtual&gpus=4"
+    );
+
+    // A question while the daemon is away is answered when it is back.
+    home.words("stop-daemon").ok();
+    browser.eval("document.getElementById('whatif-nodes').focus()");
+    browser.press("ArrowRight", 39);
+    browser.until("document.querySelector('.answer [role=alert]')");
+    home.start_daemon(Some(4));
+    browser.until("document.querySelector('.answer .lead')?.textContent === 'set the quota of research to 4 virtual GPUs'");
+    assert_eq!(browser.wrong, Vec::<String>::new());
 }

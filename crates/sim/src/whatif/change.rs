@@ -117,6 +117,17 @@ impl Situation {
         Ok(vec![NodeSpec { devices, domains, ..like.clone() }; count as usize])
     }
 
+    /// Returns a node of the most common kind in service and the number of such nodes, as many as can
+    /// be removed; `None` without a node.
+    #[must_use]
+    pub fn usual_nodes(&self) -> Option<(NodeSpec, usize)> {
+        let site = self.site();
+        let nodes: Vec<&NodeSpec> = site.nodes.iter().collect();
+        let usual = most_common(&nodes)?;
+        let there = nodes.iter().filter(|node| looks(node) == looks(usual)).count();
+        Some((usual.clone(), there))
+    }
+
     /// Returns nodes of a kind to be removed, those on which least runs, besides those in `gone`.
     ///
     /// # Errors

@@ -51,6 +51,7 @@ pub(super) const ASSETS: &[Asset] = &[
     module!("parallel.js"),
     module!("queues.js"),
     module!("timeline.js"),
+    module!("whatif.js"),
     module!("words.js"),
 ];
 

@@ -9,6 +9,7 @@ mod refusal;
 mod server;
 mod state;
 mod texts;
+mod whatif;
 
 use std::sync::Arc;
 

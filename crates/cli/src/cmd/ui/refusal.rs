@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use muster_api::ClientError;
 use muster_api::types::ErrorBody;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, NO_DAEMON, NOT_FOUND, UNAVAILABLE, USAGE};
 
 /// Response to a request that is not answered, with what to do about it.
 #[derive(Debug)]
@@ -30,6 +30,10 @@ impl Refusal {
         self
     }
 
+    fn hints(self, hints: &[String]) -> Self {
+        hints.iter().fold(self, |refusal, hint| refusal.hint(hint))
+    }
+
     /// Makes the response to a request without a valid key or link.
     pub(super) fn no_access(message: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "no_access", message).hint(
@@ -47,9 +51,32 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
+    /// Makes the response to a request that has to wait for others.
+    pub(super) fn busy(message: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message).hint("try again in a moment")
+    }
+
     /// Makes the response to a request for something that does not exist.
     pub(super) fn not_found(message: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        let status = match failure.code {
+            USAGE => StatusCode::BAD_REQUEST,
+            NOT_FOUND => StatusCode::NOT_FOUND,
+            NO_DAEMON | UNAVAILABLE => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let code = failure.word.as_deref().unwrap_or(match status {
+            StatusCode::BAD_REQUEST => "invalid_request",
+            StatusCode::NOT_FOUND => "not_found",
+            StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+            _ => "internal",
+        });
+        Self::new(status, code, failure.message).hints(&failure.hints)
     }
 }
 
@@ -61,7 +88,7 @@ impl From<ClientError> for Refusal {
                 let failure = Failure::from(other);
                 let refusal =
                     Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", failure.message);
-                failure.hints.iter().fold(refusal, |refusal, hint| refusal.hint(hint))
+                refusal.hints(&failure.hints)
             }
         }
     }
@@ -69,6 +96,10 @@ impl From<ClientError> for Refusal {
 
 impl From<anyhow::Error> for Refusal {
     fn from(error: anyhow::Error) -> Self {
+        let error = match error.downcast::<Failure>() {
+            Ok(failure) => return failure.into(),
+            Err(error) => error,
+        };
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", format!("{error:#}"))
     }
 }

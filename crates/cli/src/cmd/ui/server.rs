@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::assets::ASSETS;
 use super::refusal::Refusal;
 use super::state::PageState;
-use super::{forward, texts};
+use super::{forward, texts, whatif};
 
 /// Header that carries the key. Only scripts of the page's own origin can set it.
 const KEY: HeaderName = HeaderName::from_static("x-muster-page");
@@ -39,7 +39,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 /// Returns the router of the page, with all checks.
 pub(super) fn router(state: PageState) -> Router {
-    let data = forward::router().merge(texts::router());
+    let data = forward::router().merge(texts::router()).merge(whatif::router());
     let data = data.route_layer(from_fn_with_state(state.clone(), require_key));
     let files = ASSETS.iter().fold(Router::new(), |router, asset| {
         let file = || async { ([(header::CONTENT_TYPE, asset.kind)], asset.text) };

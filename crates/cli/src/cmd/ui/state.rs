@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use muster_api::Client;
+use tokio::sync::Semaphore;
 
 use super::access::Access;
 
@@ -15,6 +16,8 @@ pub(super) struct PageState {
     pub(super) cluster: String,
     /// Links and keys, which handlers change.
     pub(super) access: Arc<Access>,
+    /// Turn of the what-if question that is being answered.
+    pub(super) questions: Arc<Semaphore>,
     /// Values of `Host` that lead here: addresses of this machine itself, with the port.
     pub(super) hosts: [String; 2],
 }
@@ -23,6 +26,7 @@ impl PageState {
     /// Makes the state of a server on a port of this machine.
     pub(super) fn new(client: Client, cluster: String, access: Arc<Access>, port: u16) -> Self {
         let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-        Self { client, cluster, access, hosts }
+        let questions = Arc::new(Semaphore::new(1));
+        Self { client, cluster, access, questions, hosts }
     }
 }

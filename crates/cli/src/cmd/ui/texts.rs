@@ -256,7 +256,7 @@ async fn explanation(
 }
 
 /// Returns the time zone of a name; UTC when this machine does not know it.
-fn zone(name: &str) -> &'static TimeZone {
+pub(super) fn zone(name: &str) -> &'static TimeZone {
     static UTC: TimeZone = TimeZone::UTC;
     static ZONES: Mutex<BTreeMap<String, &'static TimeZone>> = Mutex::new(BTreeMap::new());
     let mut zones = ZONES.lock().unwrap_or_else(PoisonError::into_inner);

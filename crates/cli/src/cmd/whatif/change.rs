@@ -92,6 +92,23 @@ impl FromStr for QuotaChange {
 }
 
 impl ChangeArgs {
+    /// Reads a change from the values of at most one option of each kind.
+    ///
+    /// # Errors
+    /// The message for a value that cannot be read.
+    pub fn of_texts(
+        add_nodes: Option<&str>,
+        remove_nodes: Option<&str>,
+        quota: Option<&str>,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            add_nodes: add_nodes.map(str::parse).transpose()?.into_iter().collect(),
+            remove_nodes: remove_nodes.map(str::parse).transpose()?.into_iter().collect(),
+            quota: quota.map(str::parse).transpose()?.into_iter().collect(),
+            queues: None,
+        })
+    }
+
     /// Returns whether no change is given.
     pub fn is_none(&self) -> bool {
         self.add_nodes.is_empty()

@@ -9,10 +9,11 @@ import { nodes } from "./nodes.js";
 import { overview } from "./overview.js";
 import { queues } from "./queues.js";
 import { timeline } from "./timeline.js";
+import { whatif } from "./whatif.js";
 
 // Each makes a view `{ title, node, refresh, end }` from the rest of the address. `refresh` reads and shows
 // the present state; `end` is called when another view replaces it.
-const VIEWS = { overview, jobs, job, timeline, queues, nodes };
+const VIEWS = { overview, jobs, job, timeline, queues, nodes, whatif };
 
 const main = document.getElementById("main");
 const trouble = el("div", {});
@@ -31,8 +32,10 @@ function turn() {
   view = VIEWS[name](argument, query, again);
   const of = name === "job" ? "jobs" : name;
   for (const link of document.querySelectorAll("#views a")) {
-    if (link.dataset.view === of) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.view === of) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   document.title = `${view.title} · Muster`;
   trouble.replaceChildren();
