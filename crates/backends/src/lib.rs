@@ -14,6 +14,7 @@ pub mod environment;
 pub mod epoch;
 pub mod fake;
 pub mod gpu;
+pub mod listening;
 pub mod live;
 pub mod local;
 pub mod notice;

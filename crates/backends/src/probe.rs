@@ -1,7 +1,7 @@
 //! Probes a job from one of its nodes: the job's processes (found by their environment), device
 //! files, limits, shared memory. It only collects facts: it changes nothing and evaluates nothing.
 
-mod processes;
+pub(crate) mod processes;
 
 use std::collections::BTreeMap;
 use std::fs;

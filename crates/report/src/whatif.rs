@@ -50,11 +50,11 @@ pub struct PendingWords {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StartEffect {
-    /// It starts sooner.
+    /// An earlier start, or a start where none was known.
     Sooner,
-    /// It starts later.
+    /// A later start, or none that is known.
     Later,
-    /// It starts at the same time.
+    /// A start at the same instant, or none known in both.
     None,
 }
 

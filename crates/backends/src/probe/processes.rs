@@ -18,17 +18,17 @@ use crate::process::{self, Stat};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Environment variables of a process.
-pub(super) type EnvVariables = BTreeMap<String, String>;
+pub(crate) type EnvVariables = BTreeMap<String, String>;
 
 /// One process of the job.
 #[derive(Clone, Debug)]
-pub(super) struct JobProcess {
-    pub(super) pid: u32,
+pub(crate) struct JobProcess {
+    pub(crate) pid: u32,
     pub(super) variables: EnvVariables,
 }
 
 /// Processes of one rank, the oldest first: it has the variables that Muster set.
-pub(super) type RankProcesses = Vec<JobProcess>;
+pub(crate) type RankProcesses = Vec<JobProcess>;
 
 /// Result of reading a process's environment from `/proc`.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ enum ReadEnvironment {
 
 /// Returns the processes of each rank on this node. Repeats the scan while a process has no
 /// environment yet.
-pub(super) fn ranks_of(job: u64, index: Option<u32>, own: &EnvVariables) -> Vec<RankProcesses> {
+pub(crate) fn ranks_of(job: u64, index: Option<u32>, own: &EnvVariables) -> Vec<RankProcesses> {
     let mut found = Vec::new();
     // Processes that are still not readable after that are left out.
     let _ = process::poll_until(PATIENCE, || {

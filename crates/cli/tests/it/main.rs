@@ -37,6 +37,7 @@ mod init_queue_objects;
 mod init_ray;
 mod init_slurm;
 mod inventory;
+mod job_pages;
 mod jobs;
 mod logs;
 mod metrics;

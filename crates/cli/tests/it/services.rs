@@ -21,7 +21,7 @@ exec perl -MIO::Socket::INET -e '
 /// Returns the first of three free ports below the kernel's ephemeral range. They are reserved for
 /// this test process until it ends, by an abstract socket name shared by all tests on this machine,
 /// since a service binds its port only later.
-fn free_ports() -> u16 {
+pub fn free_ports() -> u16 {
     static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     let mut claims = CLAIMS.lock().unwrap();
     let claim = |port: u16| {

@@ -67,11 +67,21 @@ impl Browser {
     /// Waits until an expression is true in the page, and returns its value.
     #[track_caller]
     pub fn until(&mut self, expression: &str) -> Value {
-        let found = self.eval(&format!(
+        let looking = format!(
             "new Promise((resolve) => {{ const end = Date.now() + {PATIENCE_MS}; const look = () => {{ \
              let value; try {{ value = ({expression}); }} catch {{ value = null; }} \
              if (value || Date.now() > end) resolve(value || null); else setTimeout(look, 20); }}; look(); }})"
-        ));
+        );
+        let asked = json!({ "expression": looking, "awaitPromise": true, "returnByValue": true });
+        let found = loop {
+            match self.attempt("Runtime.evaluate", &asked) {
+                Ok(answer) => break answer["result"]["value"].clone(),
+                // The page looked in was left; the next one is looked in.
+                Err(error)
+                    if error["message"].as_str().is_some_and(|it| it.contains("navigated")) => {}
+                Err(error) => panic!("{expression}: {error}"),
+            }
+        };
         if found.is_null() {
             let page = self.eval("document.body.innerText");
             panic!("not within {PATIENCE_MS} ms: {expression}\n{page}\n{:?}", self.wrong);
@@ -96,7 +106,24 @@ impl Browser {
         }
     }
 
+    /// Clicks on the first element that a selector finds, as a user does: browsers open tabs for users only.
+    pub fn click(&mut self, selector: &str) {
+        let place = self.eval(&format!(
+            "(() => {{ const found = document.querySelector({}); found.scrollIntoView({{ block: 'center' }}); \
+             const box = found.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()",
+            json!(selector)
+        ));
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event = json!({ "type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1 });
+            self.call("Input.dispatchMouseEvent", &event);
+        }
+    }
+
     fn call(&mut self, method: &str, params: &Value) -> Value {
+        self.attempt(method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    fn attempt(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
         self.calls += 1;
         let mut message = json!({ "id": self.calls, "method": method, "params": params });
         if let Some(session) = &self.session {
@@ -110,8 +137,10 @@ impl Browser {
             assert_eq!(text.pop(), Some(0), "Chromium has ended");
             let message: Value = serde_json::from_slice(&text).unwrap();
             if message["id"] == self.calls {
-                assert!(message.get("error").is_none(), "{method}: {message}");
-                return message["result"].clone();
+                return match message.get("error") {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(message["result"].clone()),
+                };
             }
             self.note(&message);
         }

@@ -225,3 +225,87 @@ fn chromium_shows_what_would_be_at_the_sliders() {
     browser.until("document.querySelector('.answer .lead')?.textContent === 'set the quota of research to 4 virtual GPUs'");
     assert_eq!(browser.wrong, Vec::<String>::new());
 }
+
+/// Server of a page with a websocket that returns what it is sent, as a notebook has one.
+const NOTEBOOK: &str = r#"
+import base64, hashlib, http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        if self.headers.get("Upgrade", "").lower() == "websocket":
+            mixed = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+            self.send_response(101)
+            self.send_header("Upgrade", "websocket")
+            self.send_header("Connection", "Upgrade")
+            self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(mixed.encode()).digest()).decode())
+            self.end_headers()
+            _, size = self.rfile.read(2)
+            mask, data = self.rfile.read(4), self.rfile.read(size & 127)
+            data = bytes(byte ^ mask[nth % 4] for nth, byte in enumerate(data))
+            self.wfile.write(bytes([129, len(data)]) + data)
+            self.rfile.read(1)
+            return
+        text = f"<!doctype html><title>lab {self.path}</title>".encode()
+        self.send_response(200)
+        self.send_header("Set-Cookie", "theirs=1")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+        with open("seen", "a") as seen:
+            print(self.path, self.headers.get("Cookie", ""), file=seen)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(f"running at http://127.0.0.1:{server.server_address[1]}/lab?token=t", flush=True)
+server.serve_forever()
+"#;
+
+#[test]
+#[ignore = "needs chromium: `cargo xtask programs` installs it"]
+fn chromium_opens_a_notebook_that_reaches_nothing_of_the_page() {
+    let home = Home::with_gpus(1);
+    let program = home.write("lab.py", NOTEBOOK);
+    let lab = home
+        .sh("--name lab --kind notebook --gpus 1", &format!("exec python3 {}", program.display()));
+    home.until_state(lab, JobState::Running);
+    let page = Page::start(&home);
+    let mut browser = Browser::start(&home);
+    browser.go(&page.link);
+    browser.until("document.querySelector('.gpu')");
+    browser.eval(&format!("location.hash = '#/job/{lab}'"));
+
+    // 1. The link on the page of the job opens it in another tab.
+    browser.until("document.querySelector('.address a')");
+    assert_eq!(browser.texts(".address a"), ["Open the notebook"]);
+    browser.click(".address a");
+    home.until("the notebook is asked", || {
+        home.path("seen").exists() && home.read("seen").contains("/lab?token=t")
+    });
+    assert!(!home.read("seen").contains("muster"), "{}", home.read("seen"));
+
+    // 2. The same in this tab, to look at it.
+    let port = browser.eval("new URL(document.querySelector('.address a').href).port");
+    let url = browser.eval(&format!(
+        "fetch('/page/jobs/{lab}/open', {{ method: 'POST', headers: {{ 'x-muster-page': localStorage.getItem('muster-key'), 'content-type': 'application/json' }}, \
+         body: JSON.stringify({{ index: null, port: {}, path: '/lab?token=t' }}) }}).then((answer) => answer.json()).then((answer) => answer.url)",
+        port.as_str().unwrap()
+    ));
+    browser.go(url.as_str().unwrap());
+    browser.until("document.title === 'lab /lab?token=t'");
+    assert_ne!(browser.eval("location.origin"), format!("http://127.0.0.1:{}", page.port));
+    assert_eq!(browser.eval("localStorage.getItem('muster-key')"), Value::Null);
+    assert_eq!(browser.eval("window.opener"), Value::Null);
+    browser.eval("document.cookie = 'wide=1; domain=localhost'");
+    assert_eq!(browser.eval("document.cookie"), "theirs=1", "only its own, and for its own host");
+    let said = browser.eval("new Promise((resolve) => { const socket = new WebSocket(`ws://${location.host}/kernel`); \
+         socket.onmessage = (event) => resolve(event.data); socket.onerror = () => resolve('failed'); socket.onopen = () => socket.send('hello'); })");
+    assert_eq!(said, "hello");
+    for (method, path) in [("GET", "/page/jobs"), ("POST", &format!("/v1/jobs/{lab}/cancel"))] {
+        let reached = browser.eval(&format!(
+            "fetch('http://127.0.0.1:{}{path}', {{ method: '{method}' }}).then(() => 'read', () => 'refused')",
+            page.port
+        ));
+        assert_eq!(reached, "refused", "{path}");
+    }
+    browser.eval("location.reload()");
+    browser.until("document.title === 'lab /lab?token=t'");
+    assert_eq!(home.job(lab).state, JobState::Running);
+}

@@ -67,11 +67,15 @@ impl Access {
 }
 
 /// Compares in a time that does not depend on where the texts differ.
-fn is_same(valid: &str, given: &str) -> bool {
+pub(super) fn is_same(valid: &str, given: &str) -> bool {
     valid.as_bytes().ct_eq(given.as_bytes()).into()
 }
 
-fn secret() -> Result<String> {
+/// Returns a new secret of hexadecimal digits.
+///
+/// # Errors
+/// The system has no random numbers.
+pub(super) fn secret() -> Result<String> {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes).context("cannot get random numbers from the system")?;
     let mut text = String::with_capacity(2 * SECRET_BYTES);

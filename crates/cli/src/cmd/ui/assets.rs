@@ -49,6 +49,7 @@ pub(super) const ASSETS: &[Asset] = &[
     module!("output.js"),
     module!("overview.js"),
     module!("parallel.js"),
+    module!("ports.js"),
     module!("queues.js"),
     module!("timeline.js"),
     module!("whatif.js"),

@@ -4,7 +4,11 @@
 mod access;
 mod assets;
 mod forward;
+mod job_origins;
 mod link;
+mod listen;
+mod only;
+mod proxy;
 mod refusal;
 mod server;
 mod state;
@@ -15,12 +19,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use muster_api::WaitMode;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::connect;
-use crate::exit::Failure;
 use crate::on::On;
 
 use access::Access;
@@ -30,7 +32,8 @@ use state::PageState;
 /// Show jobs, GPUs and queues in a browser
 ///
 /// Serves a page on a port of this machine until Ctrl-C: GPUs and who holds them, jobs with the reason why they wait,
-/// output, sweeps, a timeline, queues and nodes. The page can do what you can do, and nothing runs when this command
+/// output, sweeps, a timeline, queues, nodes, and what another number of nodes or another quota would change. It opens
+/// notebooks and services of your own jobs. The page can do what you can do, and nothing runs when this command
 /// does not. Other users of the machine cannot use it: the printed link opens the page in one browser; Enter prints a
 /// link for another one.
 #[derive(Debug, clap::Args)]
@@ -50,13 +53,10 @@ pub struct UiArgs {
 pub async fn run(app: &App, args: UiArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     client.set_wait_mode(WaitMode::Watch);
-    let listener = TcpListener::bind(("127.0.0.1", args.port)).await.map_err(|error| {
-        Failure::new(format!("cannot listen on port {} of this machine: {error}", args.port))
-            .hint("leave --port out for a free one")
-    })?;
-    let port = listener.local_addr()?.port();
+    let listeners = listen::on(args.port).await?;
+    let port = listeners.port;
     let access = Arc::new(Access::default());
-    let cluster = app.global.on.as_ref().map_or("local".to_owned(), On::to_string);
+    let cluster = app.global.on.as_ref().map_or(state::LOCAL.to_owned(), On::to_string);
     let router = server::router(PageState::new(client, cluster, access.clone(), port));
 
     let address = link::address(port, &access.new_link()?);
@@ -68,7 +68,7 @@ pub async fn run(app: &App, args: UiArgs) -> Result<u8> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
-    let server = axum::serve(listener, router).into_future();
+    let server = listeners.serve(router);
     tokio::pin!(server);
     loop {
         tokio::select! {

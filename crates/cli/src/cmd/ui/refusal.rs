@@ -46,6 +46,13 @@ impl Refusal {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
+    /// Returns the response as text, for a tab of a browser that a job's page is opened in.
+    pub(super) fn into_text(self) -> Response {
+        let lines = std::iter::once(self.body.message).chain(self.body.hints);
+        let text: String = lines.map(|line| line + "\n").collect();
+        (self.status, text).into_response()
+    }
+
     /// Makes the response to a request that cannot be read.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)

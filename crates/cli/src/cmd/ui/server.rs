@@ -2,7 +2,7 @@
 //! until a request carries a key ([`super::access::Access`]).
 
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -10,9 +10,10 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use super::assets::ASSETS;
+use super::only::only;
 use super::refusal::Refusal;
 use super::state::PageState;
-use super::{forward, texts, whatif};
+use super::{forward, proxy, texts, whatif};
 
 /// Header that carries the key. Only scripts of the page's own origin can set it.
 const KEY: HeaderName = HeaderName::from_static("x-muster-page");
@@ -39,7 +40,8 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 /// Returns the router of the page, with all checks.
 pub(super) fn router(state: PageState) -> Router {
-    let data = forward::router().merge(texts::router()).merge(whatif::router());
+    let data =
+        forward::router().merge(texts::router()).merge(whatif::router()).merge(proxy::router());
     let data = data.route_layer(from_fn_with_state(state.clone(), require_key));
     let files = ASSETS.iter().fold(Router::new(), |router, asset| {
         let file = || async { ([(header::CONTENT_TYPE, asset.kind)], asset.text) };
@@ -58,6 +60,8 @@ pub(super) fn router(state: PageState) -> Router {
         })
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(state.clone(), check_origin))
+        // Outermost: a request to the origin of a job reaches nothing of the page.
+        .layer(from_fn_with_state(state.clone(), proxy::dispatch))
         .with_state(state)
 }
 
@@ -84,13 +88,6 @@ fn origin_of(state: &PageState, request: &Request) -> Result<(), Refusal> {
         None if !headers.contains_key(header::ORIGIN) && request.method() == Method::GET => Ok(()),
         _ => Err(Refusal::foreign("the request comes from another page")),
     }
-}
-
-/// Returns the value of a header that occurs once.
-fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
-    let mut values = headers.get_all(name).iter();
-    let first = values.next()?.to_str().ok()?;
-    values.next().is_none().then_some(first)
 }
 
 async fn require_key(State(state): State<PageState>, request: Request, next: Next) -> Response {

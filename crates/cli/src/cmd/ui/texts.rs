@@ -19,6 +19,7 @@ use muster_report::{RenderContext, Words, show};
 use serde::{Deserialize, Serialize};
 
 use super::forward::job_number;
+use super::proxy::is_own;
 use super::refusal::Refusal;
 use super::state::PageState;
 use crate::jobref;
@@ -157,6 +158,8 @@ struct JobSheet {
     detail: JobDetail,
     /// Words for each of its elements, in their order.
     ends: Vec<ElementEnds>,
+    /// True when the page can open ports of this job.
+    can_open: bool,
 }
 
 /// Words for the ends of an element.
@@ -189,7 +192,8 @@ async fn job(
     let context = RenderContext::plain().at(detail.now);
     let row = JobRow::new(&detail.job, &OtherJobs::of(&[], &[]), context);
     let ends = detail.job.elements.iter().map(ElementEnds::of).collect();
-    Ok(Json(JobSheet { row, detail, ends }))
+    let can_open = state.is_local() && is_own(&detail.job);
+    Ok(Json(JobSheet { row, detail, ends, can_open }))
 }
 
 #[derive(Serialize)]

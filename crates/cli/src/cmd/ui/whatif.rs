@@ -143,6 +143,11 @@ async fn turn(state: &PageState) -> Result<OwnedSemaphorePermit, Refusal> {
 }
 
 async fn snapshot(state: &PageState, since: Span) -> Result<SiteSnapshot, Refusal> {
+    if !state.is_local() {
+        let refusal =
+            format!("what-if questions are about this machine's daemon, not {}", state.cluster);
+        return Err(Refusal::invalid(refusal).hint("run `muster ui` without --on"));
+    }
     let late = |_| Refusal::busy("the daemon has sent no snapshot of the site in time");
     Ok(timeout(MAX_WAIT, take_snapshot(&state.client, since)).await.map_err(late)??)
 }
@@ -176,5 +181,20 @@ struct StopOnDrop(Arc<SimulationProgress>);
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_api::Client;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn another_scheduler_is_not_asked() {
+        let client = Client::new("/nowhere/muster.sock".into());
+        let state = PageState::new(client, "slurm".to_owned(), Arc::default(), 1);
+        let refused = snapshot(&state, Span(0)).await.unwrap_err();
+        assert!(format!("{refused:?}").contains("this machine's daemon, not slurm"), "{refused:?}");
     }
 }

@@ -7,6 +7,7 @@ import { painted } from "./colours.js";
 import { cleanLines, el, show } from "./dom.js";
 import { Elements } from "./elements.js";
 import { Output } from "./output.js";
+import { openPort } from "./ports.js";
 import { FINAL, bytes, count, elapsed, milli, since, state, time } from "./words.js";
 
 /** Milliseconds between two reads of the loads of GPUs. */
@@ -16,12 +17,18 @@ const NEVER_ENDS = 8.64e15;
 export function job(id, query, changed) {
   const index = query.get("index") ?? undefined;
   const parts = Object.fromEntries(["head", "facts", "address", "why", "tasks", "loads", "notices", "files"].map((name) => [name, el("section", { class: name })]));
-  const output = new Output();
+  const output = new Output({
+    onlink: (event, address) => reached(event, ownIndex, address),
+    onfound: (address) => { found = address; if (latest) showAddress(); },
+  });
   const ranks = el("select", { "aria-label": "Rank", onchange: () => read() });
   const written = el("section", { hidden: true }, el("div", { class: "bar" }, el("h2", {}, "Output"), ranks), output.node);
   const list = el("section", { hidden: true }, el("h2", {}, "Elements"));
   const node = el("div", { class: "job", "aria-busy": "true" }, parts.head, parts.facts, parts.address, list, parts.why, parts.tasks, written, parts.loads, parts.notices, parts.files);
   let elements = null;
+  let latest = null;
+  let ownIndex = null;
+  let found = null;
   let followed = "";
   let held = [];
 
@@ -31,7 +38,19 @@ export function job(id, query, changed) {
     const asked = `${ranks.value} ${written.dataset.attempt}`;
     if (asked === followed) return;
     followed = asked;
+    found = null;
     output.follow(id, { index, rank: ranks.value });
+  }
+
+  /** Opens an address through the server of this page where that is possible; else the link is followed as it is. */
+  function reached(event, at, address) {
+    if (!latest.can_open || !address.startsWith("http:")) return;
+    event.preventDefault();
+    openPort(id, at, address);
+  }
+
+  function showAddress() {
+    show(parts.address, addresses(latest, found, (at, address, word) => el("a", { href: address, target: "_blank", rel: "noopener noreferrer", "data-focus": `port-${at}`, onclick: (event) => reached(event, at, address) }, word)));
   }
 
   function showOutput(element) {
@@ -55,15 +74,17 @@ export function job(id, query, changed) {
   }
 
   async function refresh() {
-    const { row, detail, ends } = await get(`/page/jobs/${id}`, { index });
+    latest = await get(`/page/jobs/${id}`, { index });
+    const { row, detail, ends } = latest;
     const view = detail.job;
+    ownIndex = view.service ? Number(index ?? 0) : index === undefined ? null : Number(index);
     const isWhole = Boolean(view.array) && index === undefined;
     const nth = view.array ? view.elements.findIndex((each) => String(each.element.index) === index) : 0;
     const element = view.service ? view.elements.find((each) => String(each.element.index) === (index ?? "0")) : isWhole ? undefined : view.elements[nth];
     const end = ends[view.elements.indexOf(element)];
     show(parts.head, heading(row, element, index, changed));
     show(parts.facts, facts(row, detail, element, end));
-    show(parts.address, addresses(row, view));
+    showAddress();
     show(parts.tasks, element && tasks(element, end));
     show(parts.notices, notices(detail.notices ?? []));
     show(parts.files, files(detail, element));
@@ -125,8 +146,10 @@ function facts(row, detail, element, end) {
     fact("Checkpoint", element?.checkpoint && [element.checkpoint.label || "saved", ", ", time(element.checkpoint.at)]));
 }
 
-function addresses(row, view) {
+/** Returns the addresses of a notebook or service. `link` makes a link to an address of an element. */
+function addresses({ row, detail: { job: view } }, found, link) {
   const { service } = view;
+  if (view.is_notebook && view.state === "running" && found) return el("p", {}, link(null, found, "Open the notebook"), el("span", { class: "faint" }, ` at port ${new URL(found).port || 80} of its machine`));
   if (view.is_notebook && !FINAL.has(view.state)) return el("p", { class: "faint" }, "The address of the notebook, with its token, is in its output.");
   if (!service) return null;
   const replica = (each) => {
@@ -135,10 +158,10 @@ function addresses(row, view) {
     // Services of a daemon listen on its machine, which is this one or the other end of the tunnel.
     const url = `http://127.0.0.1:${port}/`;
     return el("tr", {}, el("th", { scope: "row" }, el("a", { href: `#/job/${row.id}?index=${each.element.index}` }, `[${each.element.index}]`)), el("td", {}, state(each.state)),
-      el("td", {}, task ? (task.ready ? "ready" : "not ready") : ""), el("td", {}, task?.node ?? ""),
-      el("td", {}, port !== null && task && (view.native ? `port ${port}` : el("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, url))));
+      el("td", {}, task ? (task.ready ? "ready" : "not ready") : ""),
+      el("td", {}, port !== null && task && (view.native ? `port ${port}` : link(each.element.index, url, `port ${port}`))), el("td", {}, task?.node ?? ""));
   };
-  return [el("h2", {}, "Replicas"), el("div", { class: "scrolls" }, el("table", {}, el("thead", {}, el("tr", {}, ["Replica", "State", "Answers", "Node", "Address"].map((each) => el("th", { scope: "col" }, each)))),
+  return [el("h2", {}, "Replicas"), el("div", { class: "scrolls" }, el("table", {}, el("thead", {}, el("tr", {}, ["Replica", "State", "Answers", "Address", "Node"].map((each) => el("th", { scope: "col" }, each)))),
     el("tbody", {}, view.elements.map(replica))))];
 }
 

@@ -96,6 +96,8 @@ function noAccess(error) {
 
 async function about() {
   const { cluster, host, user, version, virtual_gpus: simulated, warnings } = await get("/page/about");
+  // Snapshots for it come from the daemon of this machine only.
+  document.querySelector("#views a[data-view=whatif]").hidden = cluster !== "local";
   const place = cluster === "local" ? host : `${cluster}, from ${host}`;
   show(document.getElementById("place"), el("span", { title: `Muster ${version}` }, `${user} on ${place}`),
     simulated > 0 && el("span", { class: "tag", title: "These GPUs are simulated; jobs run without one" }, "simulated GPUs"));

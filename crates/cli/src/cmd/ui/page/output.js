@@ -22,15 +22,13 @@ function last(line) {
 // Addresses of this machine, such as those of notebooks and dashboards: no other site becomes a link.
 const LOCAL = /(https?:\/\/(?:127\.0\.0\.1|localhost)(?::\d+)?(?:\/[\w\-.~/?&=%+#]*)?)/;
 
-/** Returns a line as an element. */
-function lineOf(line) {
-  const parts = last(line).split(LOCAL);
-  return el("span", { class: "line" }, parts.map((part, nth) => (nth % 2 ? el("a", { href: part, target: "_blank", rel: "noopener noreferrer" }, part) : document.createTextNode(part))), document.createTextNode("\n"));
-}
-
-/** The output of a job; `follow` reads that of a task until another one is followed. */
+/**
+ * The output of a job; `follow` reads that of a task until another one is followed. `onlink(event, address)` is called
+ * for a click on an address of this machine, `onfound(address)` for the first one in the output.
+ */
 export class Output {
-  constructor() {
+  constructor({ onlink, onfound }) {
+    Object.assign(this, { onlink, onfound });
     this.lines = el("pre", { class: "output", tabindex: 0, role: "log", "aria-label": "Output", "aria-live": "off" });
     this.told = el("p", { class: "faint", role: "status" });
     this.node = el("div", {}, this.lines, this.told);
@@ -51,6 +49,7 @@ export class Output {
     this.rest = "";
     this.waiting = [];
     this.hasText = false;
+    this.hasLink = false;
     try {
       await stream(`/v1/jobs/${job}/logs`, { ...query, tail: TAIL, follow: true }, reading.signal, (text) => this.#take(text));
       if (this.rest) { this.waiting.push(this.rest); this.rest = ""; }
@@ -60,6 +59,16 @@ export class Output {
       if (reading.signal.aborted) return;
       this.told.textContent = [error.message, ...(error.hints ?? [])].join("; ");
     }
+  }
+
+  /** Returns a line as an element. Of an unfinished one the address may be, too. */
+  #line(line, isWhole) {
+    const parts = last(line).split(LOCAL).map((part, nth) => {
+      if (nth % 2 === 0) return document.createTextNode(part);
+      if (isWhole && !this.hasLink) { this.hasLink = true; this.onfound(part); }
+      return el("a", { href: part, target: "_blank", rel: "noopener noreferrer", onclick: (event) => this.onlink(event, part) }, part);
+    });
+    return el("span", { class: "line" }, parts, document.createTextNode("\n"));
   }
 
   #take(text) {
@@ -81,9 +90,9 @@ export class Output {
     const host = this.lines;
     const isAtEnd = host.scrollHeight - host.scrollTop - host.clientHeight < 30;
     this.open?.remove();
-    host.append(...this.waiting.map(lineOf));
+    host.append(...this.waiting.map((line) => this.#line(line, true)));
     this.waiting = [];
-    this.open = this.rest ? lineOf(this.rest) : null;
+    this.open = this.rest ? this.#line(this.rest, false) : null;
     if (this.open) host.append(this.open);
     const over = host.childElementCount - MAX_LINES;
     for (let at = 0; at < over; at += 1) host.firstElementChild.remove();
