@@ -1,14 +1,16 @@
-//! Programs in an image, by Apptainer or Podman: the words of the command that runs one.
+//! Programs in an image, by Apptainer, Podman or enroot: the words of the command that runs one.
 //!
-//! Both run as the user, as a child of the task and in its control groups: a daemon that owned the container
+//! All run as the user, as a child of the task and in its control groups: a daemon that owned the container
 //! would take it out of them. Apptainer comes first, because it was made for batch jobs: it is the usual one on
-//! clusters, needs no `/etc/subuid`, and passes environment, groups and signals through.
+//! clusters, needs no `/etc/subuid`, and passes environment, groups and signals through. enroot comes last, because it runs
+//! files only.
 
 use std::path::{Path, PathBuf};
 
 use muster_model::TaskEnvironment;
 use muster_model::payload::TaskCommand;
 
+use super::enroot::{self, EnrootTask};
 use super::{EnvironmentError, Variables, absolute, find_program};
 use crate::env::{CHECKPOINT_VARIABLE, REPORT_VARIABLE};
 
@@ -39,6 +41,7 @@ const CDI_FOLDERS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 enum ImageRuntime {
     Apptainer(PathBuf),
     Podman(PathBuf),
+    Enroot(PathBuf),
 }
 
 /// Devices of a task, by the variables that name them.
@@ -71,6 +74,15 @@ pub fn wrap(
     }
     let image = if is_file(image) {
         existing(image, &absolute(image, env, workdir), &runtime)?
+    } else if matches!(runtime, ImageRuntime::Enroot(_)) {
+        return Err(EnvironmentError::new(
+            format!(
+                "enroot cannot run {image}: it runs files, and Apptainer and Podman are not in PATH"
+            ),
+            format!(
+                "make a file of it (`enroot import -o image.sqsh docker://{image}`), and write `image: ./image.sqsh`"
+            ),
+        ));
     } else {
         image.to_owned()
     };
@@ -88,6 +100,12 @@ pub fn wrap(
             words.push(image);
             words
         }
+        ImageRuntime::Enroot(program) => {
+            let has_nvidia = !gpus.nvidia.is_empty();
+            let passed = passed(env).collect();
+            let task = EnrootTask { mounts: &mounts, env, passed, has_nvidia, workdir };
+            return enroot::command(program, &image, &task, inside);
+        }
     };
     words.extend(inside);
     Ok(words)
@@ -96,9 +114,10 @@ pub fn wrap(
 fn runtime(env: &Variables) -> Result<ImageRuntime, EnvironmentError> {
     let apptainer = ["apptainer", "singularity"].iter().find_map(|name| find_program(name, env));
     let podman = || find_program("podman", env).map(ImageRuntime::Podman);
-    apptainer.map(ImageRuntime::Apptainer).or_else(podman).ok_or_else(|| {
+    let enroot = || find_program("enroot", env).map(ImageRuntime::Enroot);
+    apptainer.map(ImageRuntime::Apptainer).or_else(podman).or_else(enroot).ok_or_else(|| {
         EnvironmentError::new(
-            "`image` needs Apptainer or Podman, and neither is in PATH on this machine",
+            "`image` needs Apptainer, Podman or enroot, and none is in PATH on this machine",
             "install one (`apt install podman`), or remove `image`; containers of the Docker daemon would escape the job's limits",
         )
     })
@@ -124,6 +143,12 @@ fn existing(
         return Err(EnvironmentError::new(
             format!("Podman cannot run the file {written}, and Apptainer is not in PATH"),
             "load it into Podman (`podman load -i FILE` or `podman import FILE NAME`) and write its name",
+        ));
+    }
+    if matches!(runtime, ImageRuntime::Enroot(_)) && is_directory {
+        return Err(EnvironmentError::new(
+            format!("enroot cannot run the directory {written}: it runs files of squashfs"),
+            "write the file that `enroot import` or `mksquashfs` has made",
         ));
     }
     Ok(path.display().to_string())
@@ -242,11 +267,15 @@ fn podman(
         words.extend(["--device=/dev/kfd", "--device=/dev/dri"].map(str::to_owned));
     }
     words.extend(mounts.iter().map(|mount| format!("--volume={mount}")));
-    let passed = env.keys().filter(|name| !OF_THE_MACHINE.contains(&name.as_str()));
-    // Exported functions of bash have names that containers do not take.
-    let passed = passed.filter(|name| !name.contains('%'));
-    words.extend(passed.map(|name| format!("--env={name}")));
+    words.extend(passed(env).map(|name| format!("--env={name}")));
     Ok(words)
+}
+
+/// Returns the names of the variables that a container gets: not those of the machine, and not exported functions of bash,
+/// whose names containers do not take.
+fn passed(env: &Variables) -> impl Iterator<Item = &str> {
+    let names = env.keys().map(String::as_str);
+    names.filter(|name| !OF_THE_MACHINE.contains(name) && !name.contains('%'))
 }
 
 fn has_nvidia_description(folder: &Path) -> bool {
@@ -267,6 +296,47 @@ mod tests {
         let bash = "#!/bin/bash -e\ntrue";
         assert_eq!(words(bash).unwrap(), ["/bin/bash", "-e", "-c", bash]);
         assert!(words("#!/usr/bin/perl\n1;").unwrap_err().what.contains("perl"));
+    }
+
+    /// Machine with a program of this name only.
+    fn machine(program: &str) -> (tempfile::TempDir, Variables) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(program);
+        std::fs::write(&file, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::write(folder.path().join("x.sqsh"), "").unwrap();
+        let path = folder.path().display().to_string();
+        (folder, Variables::from([("PATH".to_owned(), path), ("RANK".to_owned(), "0".to_owned())]))
+    }
+
+    #[test]
+    fn enroot_runs_files_where_nothing_else_is_there() {
+        let (folder, env) = machine("enroot");
+        let wrapped = |image: &str| {
+            let command = TaskCommand::Argv(vec!["true".to_owned()]);
+            let environment = TaskEnvironment::default();
+            let made = wrap(&environment, image, &command, &env, folder.path(), false);
+            made.map(|words| words.join(" "))
+                .map_err(|error| format!("{}; {}", error.what, error.hint))
+        };
+        let line = wrapped("./x.sqsh").unwrap();
+        let home = folder.path().display();
+        assert!(
+            line.starts_with(&format!("{home}/enroot start --rw --mount {home}:{home}:none:")),
+            "{line}"
+        );
+        assert!(
+            line.contains(" --env=RANK ") && line.ends_with(&format!(" {home} true")),
+            "{line}"
+        );
+        assert!(!line.contains("--env=PATH"), "{line}");
+        let named = wrapped("python:3.12").unwrap_err();
+        assert!(named.contains("enroot import -o image.sqsh docker://python:3.12"), "{named}");
+        assert!(wrapped(".").unwrap_err().contains("runs files of squashfs"));
+        assert!(wrapped("./no.sqsh").unwrap_err().contains("there is no image"));
+        let (_nothing, env) = machine("docker");
+        assert!(runtime(&env).unwrap_err().what.contains("Apptainer, Podman or enroot"));
     }
 
     #[test]

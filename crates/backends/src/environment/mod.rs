@@ -6,6 +6,7 @@
 //! have shell text; none stays in front of the program.
 
 mod conda;
+mod enroot;
 pub mod image;
 mod modules;
 mod secrets;

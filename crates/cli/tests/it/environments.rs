@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::home::Home;
+use crate::home::{Home, HomeRun};
 
 /// Makes a virtual environment with the `venv` of Python, without pip, which would take seconds.
 fn venv(home: &Home, name: &str) {
@@ -279,7 +279,7 @@ fn read_missing(home: &Home, function: &str) -> String {
     let text = format!("{function}muster_secret KEY key\necho reached");
     let mut bash = Command::new("bash");
     let run = bash.args(["-c", &text]).current_dir(home.path("")).output().unwrap();
-    let run = crate::home::HomeRun::of(run).code(1);
+    let run = HomeRun::of(run).code(1);
     assert_eq!(run.stdout, "");
     run.stderr
 }
@@ -315,5 +315,43 @@ fn an_image_is_one_field_everywhere_and_kubernetes_refuses_what_pods_lack() {
             "kubectl create secret generic",
             "kubernetes: {env-from: [secret/wandb]}",
         ],
+    );
+}
+
+/// Stands in for enroot: notes its arguments, and runs the command on the machine itself.
+const ENROOT: &str = r#"#!/bin/sh
+echo "$@" > asked
+for word; do shift; [ "$word" = -- ] && break; done
+shift
+exec "$@"
+"#;
+
+#[test]
+fn enroot_runs_an_image_file_where_only_it_is_there() {
+    let home = Home::with_gpus(1);
+    fs::create_dir(home.path("bin")).unwrap();
+    let program = home.write("bin/enroot", ENROOT);
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    home.write("x.sqsh", "");
+    let job = "name: boxed\nimage: ./x.sqsh\nenv: {TOKEN: hunter2}\nrun: 'echo \"$PWD $MUSTER_TASK $TOKEN\" > out'\n";
+    home.write("job.yaml", job);
+    let run = |file: &str| {
+        let mut command = home.command(&["run", "--wait", file]);
+        HomeRun::of(command.env("PATH", home.path("bin")).output().unwrap())
+    };
+    run("job.yaml").ok();
+    let folder = home.path("").canonicalize().unwrap();
+    assert_eq!(home.read("out").trim(), format!("{} 0 hunter2", folder.display()));
+    let asked = home.read("asked");
+    check(
+        &asked,
+        &["start --rw --mount ", "--env=TOKEN", "--env=NVIDIA_VISIBLE_DEVICES=void", "x.sqsh"],
+    );
+    assert!(!asked.contains("hunter2"), "{asked}");
+    home.write("named.yaml", &job.replace("./x.sqsh", "python:3.12"));
+    let refused = run("named.yaml").code(2).stderr;
+    check(
+        &refused,
+        &["enroot cannot run python:3.12", "enroot import -o image.sqsh docker://python:3.12"],
     );
 }

@@ -90,7 +90,7 @@ document! {
         /// Environment modules to load, in this order: `[cuda/12.4, gcc]`.
         "modules" modules: OneOrMany<Text>,
         /// Image to run in: `nvcr.io/nvidia/pytorch:24.05-py3`, or a file. On Kubernetes that of its containers, on Slurm
-        /// by Pyxis or Apptainer, on one machine by Apptainer or Podman.
+        /// by Pyxis or Apptainer, on one machine by Apptainer, Podman or enroot.
         "image" image: Text,
         /// Directories mounted into the image, besides the working directory: `/data:/data`, `/models:/models:ro`.
         "mounts" mounts: OneOrMany<Text>,
