@@ -128,7 +128,7 @@ const KAI: Peer = Peer {
     definitions: &["deployments/kai-scheduler/crds"],
     objects: include_str!("../conf/peers/kai-queues.yaml"),
     commands: &[
-        "{bin}/kai-scheduler --qps=5000 --burst=10000",
+        "{bin}/kai-scheduler --qps=5000 --burst=10000 --plugin-server-port=7002",
         "{bin}/kai-binder --qps=5000 --burst=10000 --metrics-bind-address=0 --health-probe-bind-address=0",
     ],
     controllers: &[
