@@ -36,9 +36,10 @@ impl Peer {
                 &log,
             )?;
         }
-        let answers =
-            |address: &&str| cluster.run(&["curl", "--silent", "--fail", address]).is_ok();
-        process::wait(self.name, WORKS, || self.health.iter().all(|address| answers(&address)))?;
+        process::wait(self.name, WORKS, || {
+            let mut addresses = self.health.iter();
+            addresses.all(|address| cluster.run(&["curl", "--silent", "--fail", address]).is_ok())
+        })?;
         self.register_webhooks(root, cluster)
     }
 
