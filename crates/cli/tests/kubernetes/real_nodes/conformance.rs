@@ -203,6 +203,7 @@ fn a_running_gang_is_verified_and_starts_again() {
     assert_eq!(outcome("whole"), ("passed", "4 ranks on 2 nodes"), "{checks:?}");
     assert_eq!(outcome("devices"), ("passed", "8 GPUs, each of one rank"), "{checks:?}");
     assert_eq!(outcome("shared-memory").0, "passed", "{checks:?}");
+    assert_eq!(outcome("leaf-switches"), ("passed", "2 nodes below 1 leaf switch"), "{checks:?}");
     assert_eq!(outcome("transport").0, "not-tested", "{checks:?}");
     assert_eq!(code, 0, "{checks:?}");
     // 2. Its ranks start again, on the same terms.
