@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::Result;
 use axum::Router;
+use rustix::io::Errno;
 use tokio::net::TcpListener;
 
 use crate::exit::Failure;
@@ -51,11 +52,16 @@ async fn both(port: u16) -> io::Result<Listeners> {
     let port = v4.local_addr()?.port();
     let v6 = match TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await {
         Ok(listener) => Some(listener),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
-        // No other user can listen there either.
-        Err(_) => None,
+        // Without IPv6 no other user can listen there either.
+        Err(error) if lacks_ipv6(&error) => None,
+        Err(error) => return Err(error),
     };
     Ok(Listeners { port, v4, v6 })
+}
+
+fn lacks_ipv6(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
 }
 
 impl Listeners {

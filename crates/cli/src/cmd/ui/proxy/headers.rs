@@ -24,9 +24,15 @@ const OF_A_CONNECTION: [HeaderName; 7] = [
 
 /// Returns the keys among the cookies of a request. A job may have set further ones, for some of its paths.
 pub(super) fn keys_of(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = cookies.flat_map(|value| value.split(';')).filter_map(|each| each.split_once('='));
-    pairs.filter(|(name, _)| name.trim() == KEY_COOKIE).map(|(_, key)| key.trim())
+    let of_key = cookies(headers).filter(|cookie| name_of(cookie) == KEY_COOKIE.as_bytes());
+    of_key.filter_map(|cookie| Some(str::from_utf8(cookie).ok()?.split_once('=')?.1.trim()))
+}
+
+/// Returns the cookies of a request: bytes, since pages may store any text in them.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let values = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    let cookies = values.flat_map(|value| value.split(|byte| *byte == b';'));
+    cookies.map(<[u8]>::trim_ascii).filter(|cookie| !cookie.is_empty())
 }
 
 /// Returns whether a request asks to change to the protocol of websockets.
@@ -56,18 +62,12 @@ pub(super) fn to_job(headers: &mut HeaderMap, origin: &str, job: SocketAddr) {
     if let Some(path) = path.filter(|path| path.starts_with('/')) {
         headers.insert(REFERER, text(&format!("{own}{path}")));
     }
-    let cookies: Vec<String> = headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .map(str::trim)
-        .filter(|cookie| !cookie.is_empty() && name_of(cookie) != KEY_COOKIE)
-        .map(str::to_owned)
-        .collect();
+    let kept: Vec<&[u8]> =
+        cookies(headers).filter(|cookie| name_of(cookie) != KEY_COOKIE.as_bytes()).collect();
+    let kept = kept.join(&b"; "[..]);
     headers.remove(COOKIE);
-    if !cookies.is_empty() {
-        headers.insert(COOKIE, text(&cookies.join("; ")));
+    if !kept.is_empty() {
+        headers.insert(COOKIE, bytes(&kept));
     }
 }
 
@@ -97,16 +97,16 @@ pub(super) fn to_browser(headers: &mut HeaderMap, job: SocketAddr, is_upgraded: 
 
 /// Returns a cookie of a job for its own host only; `None` for one with the name of the key.
 fn cookie(value: &HeaderValue) -> Option<HeaderValue> {
-    let mut parts = value.to_str().ok()?.split(';').map(str::trim);
-    let first = parts.next().filter(|cookie| name_of(cookie) != KEY_COOKIE)?;
-    let is_domain = |part: &&str| name_of(part).eq_ignore_ascii_case("domain");
-    let kept: Vec<&str> =
+    let mut parts = value.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let first = parts.next().filter(|cookie| name_of(cookie) != KEY_COOKIE.as_bytes())?;
+    let is_domain = |part: &&[u8]| name_of(part).eq_ignore_ascii_case(b"domain");
+    let kept: Vec<&[u8]> =
         std::iter::once(first).chain(parts.filter(|part| !is_domain(part))).collect();
-    HeaderValue::from_str(&kept.join("; ")).ok()
+    Some(bytes(&kept.join(&b"; "[..])))
 }
 
-fn name_of(pair: &str) -> &str {
-    pair.split_once('=').map_or(pair, |(name, _)| name).trim()
+fn name_of(pair: &[u8]) -> &[u8] {
+    pair.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
 }
 
 fn remove_of_connection(headers: &mut HeaderMap) {
@@ -132,6 +132,11 @@ fn set_upgrade(headers: &mut HeaderMap) {
 /// Returns a value that was made of addresses, and of values of headers.
 fn text(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).expect("addresses and parts of header values are header values")
+}
+
+/// Returns a value that was made of parts of header values.
+fn bytes(value: &[u8]) -> HeaderValue {
+    HeaderValue::from_bytes(value).expect("parts of header values are header values")
 }
 
 #[cfg(test)]
@@ -206,6 +211,17 @@ mod tests {
             ("referrer-policy", "same-origin"),
         ]);
         assert_eq!(headers, expected);
+    }
+
+    #[test]
+    fn a_cookie_of_any_bytes_hides_no_other() {
+        let sent = HeaderValue::from_bytes("n=\u{fc}; muster-job-key=k".as_bytes()).unwrap();
+        let mut headers = HeaderMap::from_iter([(COOKIE, sent)]);
+        assert_eq!(keys_of(&headers).collect::<Vec<_>>(), ["k"]);
+        to_job(&mut headers, ORIGIN_OF_JOB, job());
+        assert_eq!(headers[COOKIE].as_bytes(), "n=\u{fc}".as_bytes());
+        let set = HeaderValue::from_bytes("n=\u{fc}; Domain=localhost".as_bytes()).unwrap();
+        assert_eq!(cookie(&set).unwrap().as_bytes(), "n=\u{fc}".as_bytes());
     }
 
     #[test]
