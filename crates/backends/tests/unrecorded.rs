@@ -133,7 +133,7 @@ async fn what_runs_is_ended(groups: Groups, loss: Loss) {
     loss.happen(&rig, &dir);
     let reason = restart_and_repeat(&mut rig, &order).await;
     assert!(reason.contains("was deleted") && reason.contains("killed by"), "{loss:?}: {reason}");
-    assert!(!is_running(main), "{loss:?}: the first process still runs");
+    until("the first process has ended", || !is_running(main)).await;
     until("its supervisor has exited", || !is_running(supervisor)).await;
     assert_eq!(fs::read_to_string(rig.path("ran")).unwrap().lines().count(), 1, "{loss:?}");
 }
