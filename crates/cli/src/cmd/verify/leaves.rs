@@ -25,13 +25,17 @@ pub(super) async fn of_slurm() -> Option<Vec<Vec<String>>> {
     Some(leaves(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Returns the nodes of each switch, from the labels of the nodes; `None` without the right to list them.
-pub(super) async fn of_kubernetes(app: &App) -> Option<Vec<Vec<String>>> {
+/// Returns the nodes of each switch that could have had a job with these nodes, from the labels of all nodes; `None` without
+/// the right to list them, which is told.
+pub(super) async fn of_kubernetes(app: &App, of_job: &[String]) -> Option<Vec<Vec<String>>> {
     let context = app.global.on.as_ref().and_then(On::kubernetes).flatten();
     let cluster = CheckedCluster::connect(None, context).await.ok()?;
     let answer = cluster.list(&[("", "nodes")]).await.pop()?;
-    let ListAnswer::Listed { objects, .. } = answer else { return None };
+    let ListAnswer::Listed { objects, .. } = answer else {
+        app.ui.warning("the leaf switches are not known: you may not list nodes");
+        return None;
+    };
     let facts = |node: Value| serde_json::from_value::<NodeText>(node).ok()?.facts().ok();
     let nodes: Vec<NodeFacts> = objects.into_iter().filter_map(facts).collect();
-    Some(leaf::leaves(&nodes))
+    Some(leaf::leaves(&nodes, of_job))
 }

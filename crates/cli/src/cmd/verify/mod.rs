@@ -103,7 +103,7 @@ pub async fn run(app: &App, args: VerifyArgs) -> Result<u8> {
     }
     evidence.leaves = match job.native.as_ref().map(|native| native.system.as_str()) {
         Some("slurm") => leaves::of_slurm().await,
-        Some("kubernetes") => leaves::of_kubernetes(app).await,
+        Some("kubernetes") => leaves::of_kubernetes(app, &evidence.nodes()).await,
         _ => None,
     };
     if detail.has_ray && element.state == JobState::Running {
