@@ -102,6 +102,9 @@ pub enum QueueFilesError {
     /// Two queues have one name in a namespace.
     #[error("queues `{0}` and `{1}` would both be the LocalQueue `{2}` of the namespace {3}")]
     SameLocalQueue(String, String, String, String),
+    /// Two topology domains have one name in Volcano.
+    #[error("{0} and {1} would both be the HyperNode `{2}`")]
+    SameHyperNode(String, String, String),
     /// No node has a GPU.
     #[error("no node has a GPU")]
     NoGpus,
@@ -121,6 +124,7 @@ impl QueueFilesError {
             Self::SameLocalQueue(..) => {
                 "`muster run` names the LocalQueue by the last part of the queue's path; rename one, or give them other `users`"
             }
+            Self::SameHyperNode(..) => "rename one of them: names of objects have no capitals",
             Self::NoGpus => "the queues divide GPUs; add `gpus` to the nodes of the cluster file",
         }
     }
@@ -182,17 +186,21 @@ fn check_names(plane: Plane, input: &QueueFilesInput<'_>) -> Result<(), QueueFil
     check("namespace", input.namespace)?;
     input.nodes.iter().try_for_each(|node| check("node", node.name.as_str()))?;
     input.levels.iter().try_for_each(|level| check("level", level))?;
-    let mut domains = BTreeMap::new();
-    for domain in input.nodes.iter().flat_map(|node| &node.domains) {
+    let domains = input.nodes.iter().flat_map(|node| input.levels.iter().zip(&node.domains));
+    let mut named_as = BTreeMap::new();
+    for (level, domain) in domains {
         // The value of a label, and in Volcano a part of the name of an object, which has no capitals.
-        let lower = domain.to_ascii_lowercase();
+        let name = volcano::hyper_node_name(level, domain);
         let is_valid = is_object_name(&match plane {
-            Plane::Volcano => lower.clone(),
-            Plane::Kueue | Plane::Kai => lower.replace('_', "-"),
+            Plane::Volcano => name.clone(),
+            Plane::Kueue | Plane::Kai => domain.to_ascii_lowercase().replace('_', "-"),
         });
-        let first = domains.entry(lower).or_insert(domain);
-        let is_other = plane == Plane::Volcano && *first != domain;
-        named(is_valid && !is_other, "topology domain", domain)?;
+        named(is_valid, "topology domain", domain)?;
+        let first = named_as.entry(name.clone()).or_insert((level, domain));
+        if plane == Plane::Volcano && *first != (level, domain) {
+            let of = |(level, domain): (&Arc<str>, &Arc<str>)| format!("{level} {domain}");
+            return Err(QueueFilesError::SameHyperNode(of(*first), of((level, domain)), name));
+        }
     }
     for queue in PlannedQueue::all(input.queues) {
         check("queue", &object_name(&queue.path))?;

@@ -243,8 +243,9 @@ fn domains_that_cannot_be_names_are_refused() {
     for plane in [Plane::Kueue, Plane::Volcano, Plane::Kai] {
         assert_eq!(refused(plane, ["R1", "r2.b"]), None, "{plane:?}");
         assert_eq!(refused(plane, ["_r", "r2"]), error("_r"), "{plane:?}");
-        let in_volcano = |domain| (plane == Plane::Volcano).then(|| error(domain)).flatten();
-        assert_eq!(refused(plane, ["r_1", "r_2"]), in_volcano("r_1"), "{plane:?}");
-        assert_eq!(refused(plane, ["R1", "r1"]), in_volcano("r1"), "{plane:?}");
+        let in_volcano = |error: Option<String>| error.filter(|_| plane == Plane::Volcano);
+        assert_eq!(refused(plane, ["r_1", "r_2"]), in_volcano(error("r_1")), "{plane:?}");
+        let same = "rack R1 and rack r1 would both be the HyperNode `rack-r1`".to_owned();
+        assert_eq!(refused(plane, ["R1", "r1"]), in_volcano(Some(same)), "{plane:?}");
     }
 }

@@ -164,6 +164,7 @@ fn member(level: &str, domain: &str) -> Value {
     json!({"type": "HyperNode", "selector": {"exactMatch": {"name": name}}})
 }
 
-fn hyper_node_name(level: &str, domain: &str) -> String {
+/// Returns the name of the HyperNode of a topology domain.
+pub(super) fn hyper_node_name(level: &str, domain: &str) -> String {
     format!("{level}-{domain}").to_ascii_lowercase()
 }
