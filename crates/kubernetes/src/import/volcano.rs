@@ -4,7 +4,7 @@ use super::found::{FoundJob, LeastPods, role};
 use super::object::ImportedObject;
 use super::pod::PodTemplate;
 
-/// Starts of a Job of Volcano that names none (batch.volcano.sh/v1alpha1).
+/// Starts of a Job of Volcano that names none, or 0 (batch.volcano.sh/v1alpha1).
 const DEFAULT_MAX_RETRY: u64 = 3;
 
 /// Reads a Job of Volcano: a role for each task.
@@ -32,7 +32,8 @@ pub(super) fn job(object: &mut ImportedObject, found: &mut FoundJob) {
     });
     if restarts {
         // The first start counts.
-        let starts = object.peek_number("/spec/maxRetry").unwrap_or(DEFAULT_MAX_RETRY);
+        let named = object.peek_number("/spec/maxRetry").filter(|starts| *starts > 0);
+        let starts = named.unwrap_or(DEFAULT_MAX_RETRY);
         found.draft.restarts = Some(starts.saturating_sub(1)).filter(|count| *count > 0);
     }
     object.field("/spec/maxRetry", "restart");

@@ -207,7 +207,8 @@ pub(super) fn network(job: &JobShape<'_>) -> Value {
 
 fn volcano(job: &JobShape<'_>) -> Value {
     let restart = &job.input.spec.restart;
-    let action = if restart.on_failure { "RestartJob" } else { "TerminateJob" };
+    let restarts = if restart.on_failure { restart.max_restarts } else { 0 };
+    let action = if restarts > 0 { "RestartJob" } else { "TerminateJob" };
     let tasks = job.roles.iter().map(
         |role| json!({"name": role.name, "replicas": role.pods, "template": template(job, role)}),
     );
@@ -221,9 +222,9 @@ fn volcano(job: &JobShape<'_>) -> Value {
         ],
         "tasks": tasks.collect::<Vec<_>>(),
     });
-    if restart.on_failure {
+    if restarts > 0 {
         // Volcano counts the first start (1.15).
-        spec["maxRetry"] = json!(restart.max_restarts.saturating_add(1));
+        spec["maxRetry"] = json!(restarts.saturating_add(1));
     }
     if let Some(queue) = job.queue() {
         spec["queue"] = queue.into();
