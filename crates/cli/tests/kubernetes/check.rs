@@ -148,7 +148,13 @@ pub fn proved(
 ) -> Vec<(String, String)> {
     let words = [&["--prove", "--namespace", namespace, "--scheduler"], words].concat();
     let report = report(&cluster.kubeconfig(), &words);
-    let left = cluster.get(&["pods,jobs", "--all-namespaces", "--selector=muster.run/probe"]);
+    let kinds = match words[3] {
+        "pod-groups" => "pods,podgroups.scheduling.k8s.io",
+        "volcano" => "pods,podgroups.scheduling.volcano.sh",
+        "kai-scheduler" => "pods,podgroups.scheduling.run.ai",
+        _ => "pods,jobs",
+    };
+    let left = cluster.get(&[kinds, "--all-namespaces", "--selector=muster.run/probe"]);
     assert_eq!(left["items"], json!([]));
     let text = |one: &Value, field: &str| one[field].as_str().unwrap().to_owned();
     let probes = report["probes"].as_array().unwrap();

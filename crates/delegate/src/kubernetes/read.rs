@@ -54,6 +54,12 @@ impl CheckedCluster {
         &self.server.namespace
     }
 
+    /// Returns true if the cluster serves a kind.
+    #[must_use]
+    pub fn serves(&self, (group, plural): (&str, &str)) -> bool {
+        self.server.serves(group, plural)
+    }
+
     /// Lists kinds, each given by its API group and its name in addresses; the answers are in the same
     /// order.
     pub async fn list(&self, kinds: &[(&str, &str)]) -> Vec<ListAnswer> {

@@ -21,6 +21,9 @@ use super::view::{ClusterView, count};
 /// Name that stands for Kueue in place of a scheduler: kube-scheduler places the pods of what it starts.
 const KUEUE: &str = "kueue";
 
+/// Reason of a Workload that waits for quota (Kueue 0.19); others are for queues that admit nothing.
+const WAITS_FOR_QUOTA: &str = "Pending";
+
 /// Name of the Deployment of Kueue in its chart.
 const KUEUE_DEPLOYMENT: &str = "kueue-controller-manager";
 
@@ -84,7 +87,16 @@ pub struct ProbedGang {
     /// Its pods, as the API server prints them.
     pub pods: Vec<Value>,
     /// Reason of its queue for not starting it; `None` before one is given, and where pods have it.
-    pub refusal: Option<String>,
+    pub refusal: Option<QueueRefusal>,
+}
+
+/// Reason of a queue for not starting a gang.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueRefusal {
+    /// Words of Kueue.
+    pub message: String,
+    /// True if it waits for quota; false if its queue is missing or stopped.
+    pub is_about_quota: bool,
 }
 
 impl ProbedGang {
@@ -94,7 +106,9 @@ impl ProbedGang {
         let is_own = |one: &&Value| one["metadata"]["ownerReferences"][0]["name"] == name;
         let reason = workloads.iter().find(is_own).and_then(kueue::waiting_reason);
         let refusal = reason.and_then(|(_, reason)| match reason {
-            Reason::Native { message, .. } => Some(message),
+            Reason::Native { code, message, .. } => {
+                Some(QueueRefusal { message, is_about_quota: code == WAITS_FOR_QUOTA })
+            }
             _ => None,
         });
         Self { pods, refusal }
@@ -205,13 +219,18 @@ impl ProbePlan {
             );
             return Some(probe(id, ProbeOutcome::Failed, text));
         }
+        let by_quota = gang.refusal.as_ref().map(|refusal| refusal.is_about_quota);
         let is_seen =
-            gang.refusal.is_some() || gang.pods.iter().any(|pod| scheduled(pod).is_some());
+            by_quota == Some(true) || gang.pods.iter().any(|pod| scheduled(pod).is_some());
         if is_seen && watched >= OBSERVED {
             let text = format!("none of {asked} pods with {request} got a node, {} fit", self.fits);
             return Some(probe(id, ProbeOutcome::Passed, text));
         }
-        let needed = format!("{} that looks at pods", self.scheduler);
+        let needed = match &gang.refusal {
+            Some(refusal) => format!("a queue that admits gangs: {}", refusal.message),
+            None if self.waits_in_kueue() => "Kueue that looks at the Job".to_owned(),
+            None => format!("{} that looks at pods", self.scheduler),
+        };
         (watched >= PATIENCE).then(|| probe(id, ProbeOutcome::NotTested, needed))
     }
 
@@ -226,7 +245,8 @@ impl ProbePlan {
             return Some(probe(id, ProbeOutcome::Passed, text));
         }
         if let Some(refusal) = &gang.refusal {
-            let needed = format!("room for {asked} pods with {request} in the queue: {refusal}");
+            let message = &refusal.message;
+            let needed = format!("room for {asked} pods with {request} in the queue: {message}");
             return (watched >= PATIENCE).then(|| probe(id, ProbeOutcome::NotTested, needed));
         }
         let reason = gang.pods.iter().find_map(scheduled).unwrap_or_default();

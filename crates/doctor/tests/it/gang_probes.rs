@@ -125,21 +125,31 @@ fn a_gang_in_kueue_is_seen_by_its_workload() {
     assert_eq!(pods["metadata"]["labels"]["muster.run/probe"], "probe");
     assert_eq!(pods["spec"]["schedulerName"], "default-scheduler");
 
-    let workload = |job: &str| {
-        let condition = json!({"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "no quota"});
+    let workload_with = |job: &str, reason: &str| {
+        let condition = json!({"type": "QuotaReserved", "status": "False", "reason": reason, "message": "no quota"});
         json!({
             "metadata": {"ownerReferences": [{"controller": true, "uid": "u", "name": job}]},
             "status": {"conditions": [condition]},
         })
     };
+    let workload = |job: &str| workload_with(job, "Pending");
     let waits = ProbedGang::in_kueue(Vec::new(), "probe", &[workload("other"), workload("probe")]);
-    assert_eq!(waits.refusal.as_deref(), Some("no quota"));
+    assert_eq!(waits.refusal.as_ref().unwrap().message, "no quota");
+    // A queue that does not exist proves nothing.
+    let lost = [workload_with("probe", "Inadmissible")];
+    let lost = ProbedGang::in_kueue(Vec::new(), "probe", &lost);
     let unseen = ProbedGang::in_kueue(Vec::new(), "probe", &[workload("other")]);
     let outcome = |id, gang: &ProbedGang, watched| {
         plan.judge(id, gang, watched).map(|verdict| (verdict.outcome, verdict.text))
     };
     assert_eq!(outcome(PROBES[0], &waits, OBSERVED).unwrap().0, ProbeOutcome::Passed);
     assert_eq!(outcome(PROBES[0], &unseen, OBSERVED), None);
+    assert_eq!(outcome(PROBES[0], &lost, OBSERVED), None);
+    let (verdict, text) = outcome(PROBES[0], &lost, PATIENCE).unwrap();
+    assert_eq!(
+        (verdict, text.as_str()),
+        (ProbeOutcome::NotTested, "a queue that admits gangs: no quota")
+    );
     // Without quota for the small one nothing is known of the scheduler.
     let (verdict, text) = outcome(PROBES[1], &waits, PATIENCE).unwrap();
     assert_eq!(verdict, ProbeOutcome::NotTested);

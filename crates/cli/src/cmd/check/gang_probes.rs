@@ -67,6 +67,9 @@ pub async fn run(
         queue: args.queue.clone(),
         image: args.image.clone(),
     };
+    if plan.waits_in_kueue() && !cluster.serves(WORKLOADS) {
+        return Ok(not_tested(&PROBES, "Kueue: the cluster serves no workloads"));
+    }
     // A name of its own for each run: two people may probe at once.
     let run = std::process::id();
     let mut probes = Vec::new();
@@ -97,7 +100,7 @@ pub async fn run(
         probes.push(match result {
             Ok(result) => result,
             Err(body) if body.code == "forbidden" => {
-                let needed = format!("the right to create its pods: {}", body.message);
+                let needed = format!("the right to run the probe: {}", body.message);
                 probe(id, ProbeOutcome::NotTested, needed)
             }
             Err(body) => return Err(Failure::from(ClientError::Api(body)).into()),
