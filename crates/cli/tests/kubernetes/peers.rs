@@ -18,6 +18,8 @@ struct Waiting {
     scheduler: &'static str,
     /// Part of its reason.
     reason: &'static str,
+    /// Number of its pods meanwhile.
+    pods: usize,
 }
 
 /// A gang waits without a pod that holds a GPU, is explained in the words of its scheduler, and runs whole when the one
@@ -46,6 +48,7 @@ fn a_gang_waits_whole(place: &KubernetesTarget, words: &Waiting) {
     }
     let mut pods = place.namespace.list("muster.run/job");
     pods.retain(|pod| pod["metadata"]["name"].as_str().unwrap().starts_with("second-"));
+    assert_eq!(pods.len(), words.pods, "{pods:?}");
     assert!(pods.iter().all(|pod| pod["spec"]["nodeName"].is_null()), "{pods:?}");
     // 2. It is verified, and makes room.
     let (code, stdout, stderr) = place.call(&["verify", "first", "--json"]);

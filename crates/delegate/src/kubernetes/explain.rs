@@ -8,6 +8,7 @@ use muster_kubernetes::names;
 use muster_model::view::{Explanation, GangPods, GangSource, GangView};
 use muster_model::{ElementId, JobId, Reason};
 use muster_operator::ObjectName;
+use muster_operator::error::ReadError;
 use muster_operator::reader::{ClusterReader, ReaderSettings};
 
 use serde_json::Value;
@@ -31,24 +32,24 @@ impl KubernetesScheduler {
             Some(cluster) => format!("raycluster/{cluster}"),
             None => format!("{}/{}", found.key.api.word(), found.key.name),
         };
-        let pods = found.pods();
-        let group = pods.first().filter(|_| found.key.api.is_of_volcano());
-        let group = group.and_then(|pod| volcano::group_of_pod(pod));
-        let explained: ObjectName = match (name.parse(), group) {
-            (Ok(name), _) => name,
-            (Err(_), Some(group)) => {
-                format!("podgroup/{group}").parse().map_err(RequestError::refused)?
-            }
-            // Replicas of a service are no gang.
-            (Err(_), None) => pod_to_explain(&found)?,
-        };
         let reader = self.reader(Some(found.key.namespace.clone())).await?;
-        let (now, mut explanation, mut gang) = reader.explain(&explained).await?;
+        let explained = match (name.parse::<ObjectName>(), volcano_group(&found)) {
+            (Ok(name), _) => reader.explain(&name).await?,
+            (Err(_), Some(group)) => match reader.explain(&group).await {
+                // Volcano deletes it between two starts.
+                Err(ReadError::NotFound { .. }) => reader.explain(&pod_to_explain(&found)?).await?,
+                explained => {
+                    let (now, mut explanation, mut gang) = explained?;
+                    explanation.name.clone_from(&found.key.name);
+                    gang.object = name;
+                    (now, explanation, gang)
+                }
+            },
+            // Replicas of a service are no gang.
+            (Err(_), None) => reader.explain(&pod_to_explain(&found)?).await?,
+        };
+        let (now, mut explanation, gang) = explained;
         explanation.element = ElementId { job, index: index.unwrap_or(0) };
-        if group.is_some() {
-            explanation.name = found.key.name.as_str().into();
-            gang.object = name;
-        }
         Ok(ExplainResponse { now, explanation, gang: Some(gang) })
     }
 
@@ -102,6 +103,14 @@ fn of_volcano(found: &FoundJob, element: ElementId, reason: &Reason) -> ExplainR
         jobs: BTreeMap::new(),
     };
     ExplainResponse { now: now(), explanation, gang: Some(gang) }
+}
+
+/// Returns the PodGroup of a Job of Volcano that has not ended: Volcano deletes it at the end.
+fn volcano_group(found: &FoundJob) -> Option<ObjectName> {
+    let is_live = found.key.api.is_of_volcano() && !found.view("").state.is_final();
+    let pods = found.pods();
+    let group = volcano::group_of_pod(pods.first().filter(|_| is_live)?)?;
+    format!("podgroup/{group}").parse().ok()
 }
 
 /// Returns a pod of a job: one that has no node yet, else the first.

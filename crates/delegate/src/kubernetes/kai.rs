@@ -1,7 +1,7 @@
 //! The release of KAI in a cluster, as far as it decides how a gang starts: releases before 0.13 start the
 //! pods of a JobSet one by one, whatever it says.
 
-use muster_kubernetes::render::GangScheduler;
+use muster_kubernetes::names;
 use serde_json::Value;
 
 use super::server::ApiServer;
@@ -14,25 +14,25 @@ const GROUP: &str = "scheduling.run.ai";
 /// which does not.
 const FIELD: &str = "minSubGroup";
 
-/// Refuses a gang that this cluster's KAI would start in part: its objects are the same in all releases.
+/// Refuses gangs that this cluster's KAI may start in part: their objects are the same in all releases.
 pub(super) async fn check_release(
     server: &ApiServer,
-    scheduler: GangScheduler,
-    name: &str,
-    main: &Value,
+    mut jobs: impl Iterator<Item = (&str, &Value)>,
 ) -> Result<()> {
-    if scheduler != GangScheduler::Kai || main["kind"] != "JobSet" {
-        return Ok(());
-    }
+    let is_gang = |main: &Value| {
+        main["kind"] == "JobSet"
+            && main["metadata"]["annotations"][names::KAI_MIN_MEMBER].is_string()
+    };
+    let Some((name, _)) = jobs.find(|(_, main)| is_gang(main)) else { return Ok(()) };
     let Some(version) = server.versions(GROUP, "podgroups").first() else { return Ok(()) };
     let described = server.get(&format!("/openapi/v3/apis/{version}")).await?;
     if !described.as_ref().is_some_and(is_old) {
         return Ok(());
     }
     Err(RequestError::refused(format!(
-        "`{name}` would start pod by pod: the KAI of this cluster is older than 0.15"
+        "`{name}` could start pod by pod: the KAI of this cluster is older than 0.15, and releases before 0.13 start no JobSet as a gang"
     ))
-    .hint("an administrator can install a newer release; without one, write the job as a PyTorchJob, of which KAI makes a gang"))
+    .hint("an administrator can install a newer release"))
 }
 
 /// Returns true if the PodGroups that an API server describes are those of an old release.

@@ -112,11 +112,10 @@ impl KubernetesScheduler {
                 files: &files,
                 gpu_labels: &gpu_labels,
             };
-            let prepared = self.prepare(server, checked, input, &mut warnings)?;
-            let (main, _) = prepared.split();
-            kai::check_release(server, scheduler, &prepared.checked.spec.name, main).await?;
-            ready.push(prepared);
+            ready.push(self.prepare(server, checked, input, &mut warnings)?);
         }
+        let jobs = ready.iter().map(|one| (&*one.checked.spec.name, one.split().0));
+        kai::check_release(server, jobs).await?;
         // 3. Let the server check them, then create them.
         if request.dry_run {
             for one in &ready {

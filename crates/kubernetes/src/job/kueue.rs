@@ -16,8 +16,8 @@ pub const WORKLOADS: &str = "workloads";
 /// meets them.
 const STEPS: [&str; 2] = ["QuotaReserved", "Admitted"];
 
-/// Next step for a job that asks for more than the quota of its queue.
-const NEVER: &str = ": it never starts as it is; ask for less, of an array for fewer elements at once (`array: …%M`), or for a larger quota";
+/// What the reason means of a job that asks for more than the quota of its queue.
+const NEVER: &str = ": it never starts while this is the quota";
 
 /// Returns true for a job that Kueue starts, and has not started.
 #[must_use]

@@ -530,7 +530,7 @@ fn kueue_says_why_a_job_waits() {
         Some((_, Reason::Native { message, .. })) => message,
         other => panic!("{other:?}"),
     };
-    assert!(said(beyond).starts_with(&format!("{beyond}: it never starts as it is; ")));
+    assert!(said(beyond).starts_with(&format!("{beyond}: it never starts while ")));
     let later = format!(
         "{beyond}, insufficient unused quota for nvidia.com/gpu in flavor b, 4 more needed"
     );

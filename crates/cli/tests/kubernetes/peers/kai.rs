@@ -32,8 +32,9 @@ fn a_job_waits_for_its_gpus_and_is_explained() {
     let wait = format!("until [ -e {} ]; do usleep 50000; done", gate.display());
     for name in ["a", "b", "second"] {
         submit(&place, &format!("name: {name}\nqueue: {QUEUE}\ngpus: 4\ntime: 5m\nrun: {wait}\n"));
-        let is_first = || place.ok(&["ps"]).matches("running").count() == 2;
-        until("the others run", || name != "b" || is_first());
+        let both_run =
+            || place.ok(&["ps"]).lines().filter(|line| line.contains(" running ")).count() == 2;
+        until("the others run", || name != "b" || both_run());
     }
     let reason = "didn't have enough resources: GPUs";
     until("KAI says why", || place.ok(&["explain", "second"]).contains(reason));

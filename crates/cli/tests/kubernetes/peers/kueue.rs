@@ -45,7 +45,7 @@ conformance!(
 fn a_gang_waits_for_its_quota() {
     let place = place();
     let reason = "insufficient unused quota for nvidia.com/gpu";
-    a_gang_waits_whole(&place, &Waiting { scheduler: "kueue", reason });
+    a_gang_waits_whole(&place, &Waiting { scheduler: "kueue", reason, pods: 0 });
     a_gang_too_large_says_so(&place, "> maximum capacity (8)");
 }
 
@@ -79,9 +79,9 @@ fn what_kueue_does_not_do_is_refused_or_said() {
     assert!(code == 1 && stderr.contains("Kueue starts a suspended job again"), "{stderr}");
     place.ok(&["cancel", "runs"]);
     assert_eq!(place.call(&["wait", "runs"]).0, 130);
-    // 3. An array that never fits names the way out.
+    // 3. An array that never fits.
     submit(&place, "name: wide\narray: 0-3\ngpus: 4\nrun: 'true'\n");
-    until("it never fits", || place.ok(&["explain", "wide"]).contains("never starts as it is"));
+    until("it never fits", || place.ok(&["explain", "wide"]).contains("never starts while"));
     place.ok(&["cancel", "wide"]);
 }
 

@@ -21,7 +21,9 @@ conformance!(
 fn a_gang_waits_for_its_gpus() {
     let place = place();
     let reason = "tasks in gang unschedulable";
-    a_gang_waits_whole(&place, &Waiting { scheduler: "volcano", reason });
+    a_gang_waits_whole(&place, &Waiting { scheduler: "volcano", reason, pods: 2 });
+    // Of an ended job Volcano has deleted the PodGroup.
+    assert!(place.ok(&["explain", "second"]).contains("is done"));
     a_gang_too_large_says_so(&place, reason);
     gangs_are_proved_whole(&place, &["volcano"]);
 }
