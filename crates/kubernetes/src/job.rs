@@ -11,6 +11,7 @@ mod used;
 mod view;
 pub mod volcano;
 
+use muster_model::sweep::Sweep;
 use muster_model::{Array, Checkpoint, JobId, Reason, Replicas};
 use serde_json::Value;
 
@@ -168,6 +169,12 @@ impl<'a> JobObject<'a> {
         is_sound.then_some(array)
     }
 
+    /// Returns the parameters and metric of a sweep that Muster has written.
+    #[must_use]
+    pub fn sweep(&self) -> Option<Sweep> {
+        sweep(self.annotation(names::SWEEP)?)
+    }
+
     /// Returns the checkpoint settings that Muster has written.
     #[must_use]
     pub fn checkpoint(&self) -> Option<Checkpoint> {
@@ -235,6 +242,14 @@ impl<'a> JobObject<'a> {
 #[must_use]
 pub fn label(namespace: &str, name: &str, own: &str) -> String {
     if namespace == own { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+/// Reads the annotation of a sweep; `None` if it is none.
+pub(crate) fn sweep(annotation: &str) -> Option<Sweep> {
+    let sweep: Sweep = serde_json::from_str(annotation).ok()?;
+    // Anyone may write annotations.
+    let is_sound = sweep.params.iter().all(|param| !param.values.is_empty());
+    (is_sound && !sweep.params.is_empty()).then_some(sweep)
 }
 
 /// Returns the state of a job with these tasks.

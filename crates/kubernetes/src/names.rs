@@ -119,6 +119,9 @@ pub const SUBMITTED: &str = "muster.run/submitted";
 /// Annotation of an array's object with its indices, as the JSON of a [`muster_model::Array`].
 pub const ARRAY: &str = "muster.run/array";
 
+/// Annotation of a sweep's object with its parameters and metric, as the JSON of a [`muster_model::sweep::Sweep`].
+pub const SWEEP: &str = "muster.run/sweep";
+
 /// Annotation of the ConfigMap with the files that a job sends: their folder, as the job file names it.
 pub const SENT: &str = "muster.run/sent";
 

@@ -216,7 +216,7 @@ impl KubernetesScheduler {
         let input = RenderInput {
             spec: &spec,
             commands: &checked.commands,
-            is_sweep: checked.sweep.is_some(),
+            sweep: checked.sweep.as_ref(),
             env: &checked.env,
             workdir: workdir.as_deref(),
             gpu_labels,

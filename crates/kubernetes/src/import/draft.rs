@@ -1,11 +1,14 @@
 //! Job file under construction: its fields, and their output as YAML. It does not know the objects.
 
+use muster_model::sweep::Sweep;
 use muster_model::{AfterCheckpoint, Checkpoint, CheckpointBy, CheckpointTo, signal_name};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use serde_saphyr::{FlowMap, FlowSeq};
 
 use crate::names;
+
+mod sweep;
 
 /// Job file with its fields.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +23,9 @@ pub(super) struct JobDraft {
     /// Time limit in seconds.
     pub(super) time_secs: Option<u64>,
     pub(super) array: Option<String>,
+    pub(super) sweep: Option<Sweep>,
+    /// Most elements of a sweep that run at once.
+    pub(super) max_running: Option<u32>,
     pub(super) after: Vec<String>,
     pub(super) begin: Option<String>,
     pub(super) is_held: bool,
@@ -162,6 +168,10 @@ impl JobDraft {
             fields.value("replicas", Some(replicas));
             fields.value("port", service.port.map(Value::from));
         }
+        if let Some(sweep) = &self.sweep {
+            sweep::add(&mut fields, sweep);
+        }
+        fields.value("max-running", self.max_running.map(Value::from));
         fields.text("kind", self.is_notebook.then_some("notebook"));
         fields.text("kind", self.ray.as_ref().map(|_| "ray"));
         fields.text("queue", self.queue.as_deref());

@@ -1,6 +1,7 @@
 //! Objects that are jobs, by kind: which pods they have, and how they start, end and restart.
 
 use muster_model::Array;
+use muster_model::sweep::Sweep;
 
 use super::draft::{JobDraft, job_name};
 use super::found::{FoundJob, role};
@@ -88,18 +89,35 @@ fn batch_job(object: &mut ImportedObject, found: &mut FoundJob) {
         .and_then(|text| serde_json::from_str::<Array>(text).ok());
     let is_gang = is_indexed && completions <= parallelism && own_array.is_none();
     let pods = if is_gang { completions } else { 1 };
+    let own_sweep =
+        object.peek_text("/metadata/annotations/muster.run~1sweep").and_then(crate::job::sweep);
     if let Some(array) = own_array {
-        found.draft.array = Some(array.to_string());
+        sweep_or_array(array, own_sweep, &mut found.draft);
     } else if !is_gang && completions > 1 {
         let cap = if parallelism < completions { format!("%{parallelism}") } else { String::new() };
         found.draft.array = Some(format!("0-{}{cap}", completions - 1));
     }
-    let target = if found.draft.array.is_some() { "array" } else { "the number of tasks" };
+    let is_array = found.draft.array.is_some() || found.draft.sweep.is_some();
+    let target = if is_array { "array" } else { "the number of tasks" };
     for field in ["completionMode", "completions", "parallelism"] {
         object.field(&format!("/spec/{field}"), target);
     }
     role(object, found, &PodTemplate { at, role: "main", pods });
     job_ending(object, "/spec", found);
+}
+
+/// Takes the indices of a job that Muster wrote; of a sweep, they are named if they are not all points.
+fn sweep_or_array(array: Array, sweep: Option<Sweep>, draft: &mut JobDraft) {
+    let Some(sweep) = sweep else {
+        draft.array = Some(array.to_string());
+        return;
+    };
+    draft.max_running = array.max_running;
+    let points = sweep.count().unwrap_or(u32::MAX);
+    let indices = Array { max_running: None, ..array };
+    let is_all = indices == Array::range(0, points - 1, 1, None);
+    draft.array = (!is_all).then(|| indices.to_string());
+    draft.sweep = Some(sweep);
 }
 
 /// Reads a JobSet: a role for each of its Jobs, all in one gang.
@@ -141,7 +159,7 @@ fn job_set(object: &mut ImportedObject, found: &mut FoundJob) {
 
 /// Reads how a Job ends: restarts, deadline, and what remains.
 fn job_ending(object: &mut ImportedObject, spec: &str, found: &mut FoundJob) {
-    let is_array = found.draft.array.is_some();
+    let is_array = found.draft.array.is_some() || found.draft.sweep.is_some();
     let limit = format!("{spec}/backoffLimit");
     let per_index = format!("{spec}/backoffLimitPerIndex");
     let restarts = match object.number(&per_index, "restart") {

@@ -71,6 +71,7 @@ pub(super) fn read(object: &mut ImportedObject, job: &mut JobDraft) {
                 }
                 Err(_) => object.lost(&at, "not the settings of a checkpoint"),
             },
+            names::SWEEP => object.field(&at, "params, metric"),
             names::ARRAY | names::REPLICAS => object.field(&at, "array, replicas"),
             _ if OWN.contains(&key.as_str()) => object.field(&at, "Muster's own"),
             _ if key.starts_with("kai.scheduler/topology") => object.lost(&at, TOPOLOGY),

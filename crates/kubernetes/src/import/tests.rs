@@ -10,6 +10,7 @@ mod queues;
 mod ray;
 mod round_trip;
 mod services;
+mod sweeps;
 mod train_job;
 
 /// Returns the report on objects, with four nodes of 8 GPUs each.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use muster_model::payload::{TaskCommand, shell_word};
 use muster_model::{Array, IndexRange};
 
-use super::{JobKind, JobShape, Role};
+use super::{FROM_FILE, JobKind, JobShape, Role, sweep};
 use crate::checkpoint;
 
 /// Port of rank 0; each role has its own, counted from here. Pods have addresses of their own.
@@ -14,9 +14,18 @@ const PORT: u32 = 29_500;
 
 /// Returns the command of a container: the `task`-th of its pod.
 pub(super) fn command(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Vec<String> {
+    words(job, role, task).iter().map(|word| literal(word)).collect()
+}
+
+/// Returns the command as the container gets it, after Kubernetes has expanded its texts.
+pub(super) fn words(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Vec<String> {
     let mut text = variables(job, role, task);
     let mut words = Vec::new();
     match &*muster_ray::program(&job.input.commands[&role.group.name], false) {
+        program if let Some(sweep) = job.input.sweep => {
+            text.push_str(&sweep::program(sweep, program, task));
+            words.extend(sweep::as_written(program));
+        }
         TaskCommand::Argv(argv) => {
             text.push_str(EXEC);
             words.push("muster".to_owned());
@@ -32,7 +41,7 @@ pub(super) fn command(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Vec<Str
         TaskCommand::Ray(_) => unreachable!("the launcher is a script"),
     }
     let shell = ["/bin/sh".to_owned(), "-c".to_owned(), text];
-    shell.into_iter().chain(words).map(|word| literal(&word)).collect()
+    shell.into_iter().chain(words).collect()
 }
 
 /// First word of the command's text, and the end of its variables, which tell such a command from others.
@@ -65,6 +74,7 @@ pub(crate) fn own_program(words: &[String]) -> Option<OwnProgram> {
         Some(rest.split_whitespace().next()?.to_owned())
     };
     let command = match (program, arguments) {
+        (program, written) if sweep::is_program(program) => sweep::read_program(written)?,
         (EXEC, [_, argv @ ..]) => TaskCommand::Argv(argv.to_vec()),
         (FROM_FILE, [_, script]) => match muster_ray::read_program(script) {
             Some(task) => TaskCommand::Ray(Box::new(task)),
@@ -74,12 +84,6 @@ pub(crate) fn own_program(words: &[String]) -> Option<OwnProgram> {
     };
     Some(OwnProgram { job: named("MUSTER_JOB_NAME")?, group: named("MUSTER_GROUP")?, command })
 }
-
-/// Runs the first argument as a file, so that its first line names the interpreter.
-const FROM_FILE: &str = r#"muster_program=$(mktemp) || exit 1
-printf '%s' "$1" > "$muster_program" && chmod +x "$muster_program" || exit 1
-exec "$muster_program"
-"#;
 
 /// Returns a text of which Kubernetes makes the given one: it reads `$$` as `$`, and `$(…)` as a variable
 /// of the container. An unknown `$(…)` is copied as it is, with every `$` inside, so none may stay.

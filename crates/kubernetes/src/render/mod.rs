@@ -11,6 +11,8 @@ mod ray_job;
 mod refusals;
 mod secret;
 mod service;
+mod sweep;
+mod sweep_size;
 mod train_job;
 
 pub(crate) use command::own_program;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 
 use muster_model::kubernetes::KubernetesOptions;
 use muster_model::payload::TaskCommand;
+use muster_model::sweep::Sweep;
 use muster_model::{
     DependencyKind, JobSpec, Service, TaskEnvironment, TaskGroup, Unsupported, WorkloadKind,
 };
@@ -55,6 +58,12 @@ impl JobForm {
     }
 }
 
+/// Runs the first argument as a file, so that its first line names the interpreter.
+const FROM_FILE: &str = r#"muster_program=$(mktemp) || exit 1
+printf '%s' "$1" > "$muster_program" && chmod +x "$muster_program" || exit 1
+exec "$muster_program"
+"#;
+
 /// Input of the objects of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct RenderInput<'a> {
@@ -62,8 +71,8 @@ pub struct RenderInput<'a> {
     pub spec: &'a JobSpec,
     /// Command of each group, by name.
     pub commands: &'a BTreeMap<Arc<str>, TaskCommand>,
-    /// True if the job is a sweep.
-    pub is_sweep: bool,
+    /// Parameters of a sweep; `None` for other jobs.
+    pub sweep: Option<&'a Sweep>,
     /// Environment variables of the job.
     pub env: &'a BTreeMap<String, String>,
     /// Working directory in the containers; `None` means that of the image.

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::pod::template;
-use super::{GangScheduler, JobKind, JobShape, Role, files, secret};
+use super::{GangScheduler, JobKind, JobShape, Role, files, secret, sweep};
 use crate::names;
 
 /// Returns all objects, in the order in which they are created.
@@ -90,6 +90,9 @@ fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
     if let Some(array) = &job.input.spec.array {
         let array = serde_json::to_string(array).expect("an array is valid JSON");
         annotations.insert(names::ARRAY.to_owned(), array.into());
+    }
+    if let Some(sweep) = job.input.sweep {
+        annotations.insert(names::SWEEP.to_owned(), sweep::annotation(sweep).into());
     }
     let is_gang = job.pods() > 1 && job.service().is_none();
     if job.input.scheduler == GangScheduler::Kai && is_gang {

@@ -13,6 +13,7 @@ use super::files::brings_files;
 use super::pod::share_annotation;
 use super::{
     GangScheduler, JobForm, JobShape, RenderInput, TaskCommand, main_object, ray_job, role_name,
+    sweep_size,
 };
 
 /// Most indices of an array that is a list: all are in the command of its containers.
@@ -51,6 +52,7 @@ pub(super) fn unsupported(input: &RenderInput<'_>) -> Vec<Unsupported> {
         );
     }
     gang(input, &mut refuse);
+    sweep_size::unsupported(input, &mut refuse);
     if input.form == JobForm::TrainJob {
         train_job(input, &mut refuse);
     }
@@ -185,12 +187,6 @@ fn gang(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
             "install a gang scheduler, for example with `muster init kubernetes`; `run` finds it, and `kubernetes: {scheduler: …}` names one",
         );
     }
-    if input.is_sweep {
-        refuse(
-            "a sweep: its parameters are not passed on there yet",
-            "use `array` and MUSTER_ARRAY_INDEX, or run it on this machine or on Slurm",
-        );
-    }
     if spec.array.is_some() && (pods > 1 || spec.groups.len() > 1) {
         refuse(
             "an array whose elements have several pods",
@@ -199,7 +195,7 @@ fn gang(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     }
     if spec.array.is_some() && input.scheduler == GangScheduler::Volcano {
         refuse(
-            "an array: Jobs of Volcano start as gangs",
+            "an array or sweep: Jobs of Volcano start as gangs",
             "use another scheduler: `kubernetes: {scheduler: …}`",
         );
     }
@@ -380,13 +376,22 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     if is_ray_job {
         warnings.extend(ray_job::differences(input));
     }
-    if spec.array.is_some() && starts_whole(input) {
-        warnings.push(
-            "`array`: it starts when all pods that run at once fit; `array: …%M` makes them fewer"
-                .to_owned(),
-        );
-    }
+    differences_of_array(input, &mut warnings);
     warnings
+}
+
+fn differences_of_array(input: &RenderInput<'_>, warnings: &mut Vec<String>) {
+    if input.sweep.is_some_and(|sweep| sweep.early_stop.is_some()) {
+        warnings
+            .push("no element is stopped early: nothing compares them on Kubernetes".to_owned());
+    }
+    if input.spec.array.is_some() && starts_whole(input) {
+        let field = if input.sweep.is_some() { "max-running" } else { "array: …%M" };
+        let job = if input.sweep.is_some() { "the sweep" } else { "`array`: it" };
+        warnings.push(format!(
+            "{job} starts when all pods that run at once fit; `{field}` makes them fewer"
+        ));
+    }
 }
 
 /// Returns true if the scheduler starts all pods of an array together.

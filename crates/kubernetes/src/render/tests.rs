@@ -16,6 +16,7 @@ use crate::node::NodeText;
 
 mod gangs;
 mod ray_job;
+mod sweep;
 
 /// Job of 2 nodes with 8 GPUs each, and one program.
 fn train() -> JobSpec {
@@ -60,7 +61,7 @@ fn rendered_with(
     let commands = names.map(|name| (name, run.clone())).collect();
     let env = BTreeMap::from([("PRICE".to_owned(), "$(5)".to_owned())]);
     render(&RenderInput {
-        is_sweep: false,
+        sweep: None,
         spec,
         commands: &commands,
         env: &env,
@@ -326,7 +327,7 @@ fn what_the_options_lack_is_refused() {
     assert!(found.unwrap_err()[0].what.contains("no image"));
     let spec = one_pod();
     let found = render(&RenderInput {
-        is_sweep: false,
+        sweep: None,
         spec: &spec,
         commands: &BTreeMap::new(),
         env: &BTreeMap::new(),
@@ -535,7 +536,7 @@ fn a_gpu_model_is_a_choice_of_nodes_by_their_labels() {
         spec.constraint.exclude = exclude.iter().map(|node| (*node).into()).collect();
         let run = TaskCommand::Script("true".into());
         render(&RenderInput {
-            is_sweep: false,
+            sweep: None,
             spec: &spec,
             commands: &BTreeMap::from([(Arc::from("main"), run)]),
             env: &BTreeMap::new(),
@@ -586,7 +587,7 @@ fn sent_files_are_copied_to_the_working_directory() {
     task.memory = muster_model::Bytes(4096);
     let commands = BTreeMap::from([(Arc::from("main"), TaskCommand::Script("./run.sh".into()))]);
     let input = RenderInput {
-        is_sweep: false,
+        sweep: None,
         spec: &spec,
         commands: &commands,
         env: &BTreeMap::new(),
@@ -672,7 +673,7 @@ fn train_job(spec: &JobSpec, scheduler: GangScheduler) -> Result<RenderedJob, Ve
     let run = TaskCommand::Script("torchrun train.py".to_owned());
     let names = spec.groups.iter().map(|group| Arc::clone(&group.name));
     render(&RenderInput {
-        is_sweep: false,
+        sweep: None,
         spec,
         commands: &names.map(|name| (name, run.clone())).collect(),
         env: &BTreeMap::from([("A".to_owned(), "b".to_owned())]),

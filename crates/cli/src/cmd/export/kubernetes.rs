@@ -169,7 +169,7 @@ pub(in crate::cmd) fn with_input<T>(
     make(RenderInput {
         spec: &spec,
         commands: &checked.commands,
-        is_sweep: checked.sweep.is_some(),
+        sweep: checked.sweep.as_ref(),
         env: &checked.env,
         workdir: workdir.as_deref(),
         gpu_labels: &GpuLabels::default(),

@@ -47,7 +47,7 @@ impl Generated {
 
     fn objects(&self) -> String {
         let rendered = render(&RenderInput {
-            is_sweep: false,
+            sweep: None,
             spec: &self.spec,
             commands: &self.commands,
             env: &self.env,

@@ -55,7 +55,7 @@ fn ray(
     let env = [("A", "b"), ("RAY_AUTH_TOKEN", "s3cret")];
     let image = Some("rayproject/ray:2.60.0-gpu".into());
     render(&RenderInput {
-        is_sweep: false,
+        sweep: None,
         spec,
         commands: &commands.collect(),
         env: &env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
@@ -98,7 +98,7 @@ fn the_secret_of_a_cluster_is_an_object() {
     let env = BTreeMap::from([("RAY_AUTH_TOKEN".to_owned(), "x".to_owned())]);
     let run = TaskCommand::Script("true".into());
     let plain = render(&RenderInput {
-        is_sweep: false,
+        sweep: None,
         spec: &one_pod(),
         commands: &BTreeMap::from([(Arc::from("main"), run)]),
         env: &env,
@@ -233,7 +233,7 @@ fn what_kuberay_cannot_do_is_said() {
     let rendered = ray(&tune(), change, Kueue, JobForm::RayJob).unwrap();
     assert_eq!(rendered.objects.last().unwrap()["spec"]["runtimeEnvYAML"], remote);
     let other = render(&RenderInput {
-        is_sweep: false,
+        sweep: None,
         spec: &one_pod(),
         commands: &BTreeMap::from([(Arc::from("main"), TaskCommand::Script("true".into()))]),
         env: &BTreeMap::new(),
