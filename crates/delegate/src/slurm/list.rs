@@ -378,6 +378,7 @@ impl SlurmScheduler {
             .map(|record| output::files(&records.dir(&record.id), element))
             .unwrap_or_default();
         let has_ray = record.as_ref().is_some_and(|record| record.has_ray);
+        let is_sweep = record.as_ref().is_some_and(|record| record.sweep.is_some());
         Ok(JobDetail {
             job: view,
             now: now(),
@@ -396,7 +397,7 @@ impl SlurmScheduler {
             logs: logs.iter().map(|path| path.display().to_string()).collect(),
             missing_output: Vec::new(),
             has_ray,
-            is_sweep: false,
+            is_sweep,
             idle_since: None,
             gpu_use: None,
             notices: Vec::new(),
