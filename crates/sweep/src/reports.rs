@@ -24,6 +24,10 @@ pub struct MetricReader {
     line: Vec<u8>,
     /// Reports so far: the step of the next one that names none is one higher.
     count: u64,
+    /// True if the newest report named no step.
+    is_counted: bool,
+    /// True if a line of JSON may stand behind other text of its line.
+    is_mixed: bool,
 }
 
 impl MetricReader {
@@ -33,7 +37,19 @@ impl MetricReader {
     /// The pattern is no regular expression, or has no group.
     pub fn new(metric: Metric) -> Result<Self, BadPattern> {
         let pattern = metric.pattern.as_deref().map(compile).transpose()?;
-        Ok(Self { metric, pattern, line: Vec::new(), count: 0 })
+        Ok(Self { metric, pattern, line: Vec::new(), count: 0, is_counted: false, is_mixed: false })
+    }
+
+    /// Reads lines of JSON from the output of the element, where other lines may be incomplete when one begins.
+    #[must_use]
+    pub fn of_output(self) -> Self {
+        Self { is_mixed: true, ..self }
+    }
+
+    /// Returns true if the newest report named no step, so that its step is its number among the reports read.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.is_counted
     }
 
     /// Returns true if the reports are in the output of the element, not in its report file.
@@ -71,7 +87,7 @@ impl MetricReader {
                 (step(&found), value)
             }
             None => {
-                let fields: Value = serde_json::from_slice(line).ok()?;
+                let fields = self.fields(line)?;
                 let value = fields.get(&*self.metric.name)?.as_f64()?;
                 (fields.get(&*self.metric.step).and_then(whole), value)
             }
@@ -79,8 +95,19 @@ impl MetricReader {
         if !value.is_finite() {
             return None;
         }
+        self.is_counted = step.is_none();
         self.count = step.unwrap_or_else(|| self.count.saturating_add(1));
         Some(MetricReport { step: self.count, value })
+    }
+
+    /// Returns the object in a line, or at its end in mixed output.
+    fn fields(&self, line: &[u8]) -> Option<Value> {
+        let whole = serde_json::from_slice(line).ok();
+        let at_end = || {
+            let begins = (0..line.len()).filter(|at| line[*at] == b'{');
+            begins.into_iter().find_map(|at| serde_json::from_slice(&line[at..]).ok())
+        };
+        whole.or_else(|| self.is_mixed.then(at_end)?)
     }
 }
 
@@ -138,6 +165,18 @@ mod tests {
     fn reports_are_lines_of_json() {
         let text = b"{\"step\": 10, \"loss\": 0.5}\nnoise\n{\"loss\": 0.25}\n{\"acc\": 1}\n{\"step\": 3.0, \"loss\": 2}\n{\"loss\":";
         assert_eq!(pairs(reader(None).read(text)), [(10, 0.5), (11, 0.25), (3, 2.0)]);
+    }
+
+    /// A program that buffers its output, or draws a progress bar, leaves lines incomplete.
+    #[test]
+    fn reports_of_mixed_output_may_follow_other_text() {
+        let text = b"epoch {1} lo{\"step\": 2, \"loss\": 0.5}\n\r 10% |#  {\"loss\": 0.25}\n{\"loss\": 1} behind\n";
+        assert_eq!(pairs(reader(None).read(text)), []);
+        let mut mixed = reader(None).of_output();
+        assert_eq!(pairs(mixed.read(text)), [(2, 0.5), (3, 0.25)]);
+        assert!(mixed.is_counted());
+        mixed.read(b"{\"step\": 9, \"loss\": 1}\n");
+        assert!(!mixed.is_counted());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use muster_api::types::{
 use muster_kubernetes::job::view;
 use muster_kubernetes::names;
 use muster_model::view::JobState;
-use muster_model::{JobId, Replicas};
+use muster_model::{Array, JobId, Replicas};
 use serde_json::{Value, json};
 
 use super::list::FoundJob;
@@ -43,11 +43,8 @@ impl KubernetesScheduler {
         index: Option<u32>,
         action: KubernetesAction,
     ) -> Result<ActionResponse> {
-        if index.is_some() {
-            return Err(RequestError::refused(
-                "one element of an array cannot be changed on Kubernetes",
-            )
-            .hint("leave out the index to change the array"));
+        if let Some(index) = index {
+            return Err(refuse_elements(action, vec![index]));
         }
         let found = self.find(job).await?;
         let state = view(found.job(), &found.pods(), "").state;
@@ -68,8 +65,17 @@ impl KubernetesScheduler {
             BulkAction::Release => KubernetesAction::Release,
             BulkAction::Requeue => KubernetesAction::Requeue,
         };
-        let results = stream::iter(request.targets).map(|target| async move {
-            let answer = self.act(target.job, target.index, action).await;
+        let elements = |job| {
+            let own = request.targets.iter().filter(move |target| target.job == job);
+            own.filter_map(|target| target.index).collect::<Vec<u32>>()
+        };
+        let elements = &elements;
+        let results = stream::iter(request.targets.clone()).map(|target| async move {
+            let answer = match target.index {
+                // One hint for all elements of a job.
+                Some(_) => Err(refuse_elements(action, elements(target.job))),
+                None => self.act(target.job, None, action).await,
+            };
             BulkResult::of(target, answer.map_err(ErrorBody::from))
         });
         Ok(BulkResponse { results: results.buffered(AT_ONCE).collect().await })
@@ -245,6 +251,19 @@ impl KubernetesScheduler {
             }
             server.wait_for_change(&self.last_lists(), REREAD_INTERVAL).await;
         }
+    }
+}
+
+/// Returns the error for an action on elements, which only the whole array has on Kubernetes.
+fn refuse_elements(action: KubernetesAction, indices: Vec<u32>) -> RequestError {
+    let array = Array::list(indices, None).filter(|_| action == KubernetesAction::Requeue);
+    match array {
+        Some(array) => RequestError::refused(
+            "Kubernetes runs no element of an array or sweep again",
+        )
+        .hint(format!("submit them as a job of their own: `muster run FILE --array {array}`")),
+        None => RequestError::refused("one element of an array cannot be changed on Kubernetes")
+            .hint("leave out the index to change the array"),
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::{join_all, try_join_all};
 use muster_api::Responder;
 use muster_api::query::{ChangesQuery, JobFilter};
-use muster_api::types::{ChangesResponse, ElementList, JobDetail, JobList};
-use muster_kubernetes::job::{JobApi, JobObject, elements, kueue, view, volcano, with_element};
+use muster_api::types::{ChangesResponse, JobDetail, JobList};
+use muster_kubernetes::job::{JobApi, JobObject, kueue, view, volcano, with_element};
 use muster_model::view::{ElementView, JobState, JobView};
 use muster_model::{ElementId, JobId, Outcome, Reason};
 use serde_json::Value;
@@ -164,19 +164,12 @@ impl KubernetesScheduler {
             environment: None,
             missing_output: Vec::new(),
             has_ray: false,
-            is_sweep: false,
+            is_sweep: found.job().sweep().is_some(),
             idle_since: None,
             gpu_use: None,
             notices: Vec::new(),
             enforcement: Vec::new(),
         })
-    }
-
-    /// Lists the elements of a job.
-    pub(super) async fn elements(&self, job: JobId) -> Result<ElementList> {
-        let found = self.find(job).await?;
-        let elements = elements(found.job(), &found.pods(), &self.server().await?.namespace);
-        Ok(ElementList::new(now(), None, elements))
     }
 
     /// Waits until a job of the last list has changed, or the time is over.

@@ -41,10 +41,7 @@ impl KubernetesScheduler {
         };
         let has_submitter = found.job().is_ray() && found.pods.iter().any(|pod| is_submitter(&pod));
         let container = if has_submitter { names::RAY_SUBMITTER } else { &task.container };
-        let mut path = format!(
-            "/api/v1/namespaces/{}/pods/{}/log?container={container}",
-            found.key.namespace, task.pod
-        );
+        let mut path = log_path(&found, &task.pod, container);
         if query.follow {
             path.push_str("&follow=true");
         }
@@ -173,6 +170,11 @@ impl KubernetesScheduler {
     }
 }
 
+/// Returns the path of the output of a container.
+pub(super) fn log_path(found: &FoundJob, pod: &str, container: &str) -> String {
+    format!("/api/v1/namespaces/{}/pods/{pod}/log?container={container}", found.key.namespace)
+}
+
 /// Returns the container of a task; `None` before its pod exists.
 fn container_of(found: &FoundJob, query: &LogQuery) -> Result<Option<TaskContainer>> {
     let pods = found.pods();
@@ -192,18 +194,15 @@ fn container_of(found: &FoundJob, query: &LogQuery) -> Result<Option<TaskContain
         task.rank == rank && ordinal.is_none_or(|ordinal| task.ordinal == ordinal)
     };
     // Of an array without an index, the first element that has started.
-    let state_of = |task: &JobTask<'_>, stage: &str| task.container_state()[stage].is_object();
-    let has_started =
-        |task: &JobTask<'_>| state_of(task, "running") || state_of(task, "terminated");
-    let chosen = tasks.iter().filter(is_it).min_by_key(|task| (!has_started(task), task.ordinal));
+    let chosen = tasks.iter().filter(is_it).min_by_key(|task| (!task.has_started(), task.ordinal));
     Ok(chosen.map(|task| {
         // What kept the task from starting is all that there is to read.
-        let failed = task.failed_before().filter(|_| !has_started(task));
+        let failed = task.failed_before().filter(|_| !task.has_started());
         TaskContainer {
             pod: task.pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
             container: failed.unwrap_or(task.container).to_owned(),
-            has_started: failed.is_some() || has_started(task),
-            runs: state_of(task, "running"),
+            has_started: failed.is_some() || task.has_started(),
+            runs: task.container_state()["running"].is_object(),
         }
     }))
 }

@@ -5,6 +5,7 @@
 mod act;
 mod checkpoint;
 mod created;
+mod elements;
 mod explain;
 mod kai;
 mod list;

@@ -196,6 +196,13 @@ impl JobTask<'_> {
         own.map_or(&Value::Null, |own| &own["state"])
     }
 
+    /// Returns true once its process has started, so that there may be output.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        let state = self.container_state();
+        state["running"].is_object() || state["terminated"].is_object()
+    }
+
     /// Returns the states of the containers that run before it.
     pub(super) fn init_states(&self) -> impl Iterator<Item = &Value> {
         self.statuses("initContainerStatuses").map(|one| &one["state"])
