@@ -9,7 +9,7 @@ use crate::app::App;
 /// Restart jobs from the beginning
 ///
 /// A running job is stopped and queued again; a job that has ended is queued again if the daemon
-/// still has it. On Kubernetes only running jobs can be. Filters select as in `muster cancel`. JSON: a list with the result for each job.
+/// still has it. On Kubernetes only running jobs can be, as a whole. Filters select as in `muster cancel`. JSON: a list with the result for each job.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster requeue [OPTIONS] JOB...\n       muster requeue [OPTIONS] FILTER...",

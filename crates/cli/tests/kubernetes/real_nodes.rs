@@ -9,6 +9,7 @@ mod installation;
 pub mod job_set;
 mod rendezvous;
 mod shares;
+mod sweeps;
 pub mod target;
 
 use std::collections::BTreeSet;
