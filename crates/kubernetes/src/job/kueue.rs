@@ -16,7 +16,7 @@ pub const WORKLOADS: &str = "workloads";
 /// meets them.
 const STEPS: [&str; 2] = ["QuotaReserved", "Admitted"];
 
-/// What the reason means of a job that asks for more than the quota of its queue.
+/// Meaning of the reason of a job that asks for more than the quota of its queue.
 const NEVER: &str = ": it never starts while this is the quota";
 
 /// Returns true for a job that Kueue starts, and has not started.
