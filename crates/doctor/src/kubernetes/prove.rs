@@ -93,7 +93,7 @@ pub struct ProbedGang {
 /// Reason of a queue for not starting a gang.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueRefusal {
-    /// What Kueue says, for people.
+    /// Text of Kueue for people, which names the quota or the queue.
     pub message: String,
     /// True if it waits for quota; false if its queue is missing or stopped.
     pub is_about_quota: bool,
