@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
-use super::job_set;
+use super::{job_set, webhooks};
 use crate::test_cluster::folder::fnv;
 
 /// Names of the binary; it looks at its own name. Links that are not symbolic, so that the kernel shows
@@ -81,12 +81,9 @@ fn build_job_set(source: &Path, folder: &Path) -> Result<()> {
     let module = succeed(&mut list)?;
     let [definition, webhooks] = job_set::SOURCES.map(|path| Path::new(module.trim()).join(path));
     let definition = fs::read_to_string(definition)?;
-    let webhooks = succeed(Command::new(folder.join("kubectl")).arg("kustomize").arg(webhooks))?;
-    ensure!(
-        webhooks.contains(job_set::SERVICE),
-        "the webhooks of JobSets name their Service otherwise: adapt SERVICE in xtask/src/kubernetes/job_set.rs"
-    );
-    let objects = job_set::objects_of(&definition, &webhooks);
+    let manifests = succeed(Command::new(folder.join("kubectl")).arg("kustomize").arg(webhooks))?;
+    webhooks::check(&manifests)?;
+    let objects = job_set::objects_of(&definition, &manifests);
     fs::write(folder.join(job_set::OBJECTS), objects).context("cannot write the objects")
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::cluster::KubernetesTestCluster;
+use super::webhooks;
 use crate::test_cluster::{command, process};
 
 /// Name of the program.
@@ -28,9 +29,8 @@ const CONFIGURATION: &str = include_str!("conf/jobset.yaml");
 /// Timeout until the API server serves JobSets; normally less than a second.
 const SERVED: Duration = Duration::from_secs(60);
 
-/// Text by which the manifests name the Service of the webhooks. Here no proxy has the addresses of Services.
-pub const SERVICE: &str =
-    "service:\n      name: webhook-service\n      namespace: system\n      path: ";
+/// Port of its webhooks.
+const WEBHOOK_PORT: u16 = 9443;
 
 /// Returns the objects from the text of the definition and that of the webhooks, which has a Service besides.
 pub fn objects_of(definition: &str, webhooks: &str) -> String {
@@ -50,10 +50,7 @@ pub fn install(cluster: &KubernetesTestCluster) -> Result<()> {
     }
     let configuration = CONFIGURATION.replace("{dir}", cluster.text());
     fs::write(cluster.dir().join("etc/jobset.yaml"), configuration)?;
-    let authority = pki.join("ca.crt").display().to_string();
-    let authority = command::outside(&["base64", "--wrap=0", &authority])?;
-    let url = format!("caBundle: {authority}\n    url: https://127.0.0.1:9443");
-    let objects = objects(cluster)?.replace(SERVICE, &url);
+    let objects = webhooks::at_port(cluster, &objects(cluster)?, WEBHOOK_PORT)?;
     let words = ["kubectl", "apply", "--server-side", "--filename=-"];
     command::with_input(cluster.inside(), &words, &objects)?;
     // `kubectl wait` fails on a definition that has no conditions yet.

@@ -21,6 +21,7 @@ mod probe;
 mod ready;
 pub mod test;
 mod up;
+mod webhooks;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

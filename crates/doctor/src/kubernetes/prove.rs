@@ -24,6 +24,10 @@ const KUEUE: &str = "kueue";
 /// Reason of a Workload that waits for quota (Kueue 0.19); others are for queues that admit nothing.
 const WAITS_FOR_QUOTA: &str = "Pending";
 
+/// Cause of a gang that Kueue has started in part.
+const BEYOND_FREE: &str =
+    ": the quota of the queue is larger than what is free, and its flavors have no topology";
+
 /// Name of the Deployment of Kueue in its chart.
 const KUEUE_DEPLOYMENT: &str = "kueue-controller-manager";
 
@@ -207,12 +211,7 @@ impl ProbePlan {
         let bound = bound(&gang.pods);
         let request = self.request();
         if bound > 0 {
-            let cause = match self.scheduler.as_str() {
-                KUEUE => {
-                    ": the quota of the queue is larger than what is free, and its flavors have no topology"
-                }
-                _ => "",
-            };
+            let cause = if self.waits_in_kueue() { BEYOND_FREE } else { "" };
             let text = format!(
                 "{bound} of {asked} pods with {request} got a node from {}, although not all fit{cause}",
                 self.scheduler

@@ -149,10 +149,16 @@ pub(super) fn started_by(job: &JobShape<'_>, mut spec: Value) -> Value {
     spec
 }
 
+/// Returns how often a job that failed starts again.
+fn restarts(job: &JobShape<'_>) -> u32 {
+    let restart = &job.input.spec.restart;
+    if restart.on_failure { restart.max_restarts } else { 0 }
+}
+
 /// Returns the specification of a Job with the pods of a role.
 fn batch_job(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     let spec = job.input.spec;
-    let restarts = if spec.restart.on_failure { spec.restart.max_restarts } else { 0 };
+    let restarts = restarts(job);
     let template = template(job, role);
     if let Some(array) = &spec.array {
         let count = array.count();
@@ -189,11 +195,9 @@ fn job_set(job: &JobShape<'_>) -> Value {
         }
         json!({"name": role.name, "replicas": 1, "template": {"spec": spec}})
     });
-    let restart = &job.input.spec.restart;
-    let restarts = if restart.on_failure { restart.max_restarts } else { 0 };
     let mut spec = json!({
         "replicatedJobs": roles.collect::<Vec<_>>(),
-        "failurePolicy": {"maxRestarts": restarts},
+        "failurePolicy": {"maxRestarts": restarts(job)},
         "network": network(job),
     });
     if job.input.scheduler == GangScheduler::Kai {
@@ -209,8 +213,7 @@ pub(super) fn network(job: &JobShape<'_>) -> Value {
 }
 
 fn volcano(job: &JobShape<'_>) -> Value {
-    let restart = &job.input.spec.restart;
-    let restarts = if restart.on_failure { restart.max_restarts } else { 0 };
+    let restarts = restarts(job);
     let action = if restarts > 0 { "RestartJob" } else { "TerminateJob" };
     let tasks = job.roles.iter().map(
         |role| json!({"name": role.name, "replicas": role.pods, "template": template(job, role)}),

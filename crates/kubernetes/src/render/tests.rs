@@ -1,5 +1,7 @@
 //! Objects of typical jobs, and what is refused.
 
+use std::sync::LazyLock;
+
 use muster_model::job::GpuRequest;
 use muster_model::job::Resources;
 use muster_model::kubernetes::{ClaimMount, GitSource};
@@ -39,6 +41,36 @@ fn options() -> KubernetesOptions {
     }
 }
 
+static NO_VARIABLES: BTreeMap<String, String> = BTreeMap::new();
+static NO_LABELS: LazyLock<GpuLabels> = LazyLock::new(GpuLabels::default);
+static NO_ENVIRONMENT: LazyLock<TaskEnvironment> = LazyLock::new(TaskEnvironment::default);
+
+impl<'a> RenderInput<'a> {
+    /// Returns the input of a job for Muster's scheduler that has these fields only.
+    pub(crate) fn plain(
+        spec: &'a JobSpec,
+        commands: &'a BTreeMap<Arc<str>, TaskCommand>,
+        options: &'a KubernetesOptions,
+    ) -> Self {
+        Self {
+            spec,
+            commands,
+            sweep: None,
+            env: &NO_VARIABLES,
+            workdir: None,
+            gpu_labels: &NO_LABELS,
+            files: &[],
+            has_output_files: false,
+            after: &[],
+            options,
+            environment: &NO_ENVIRONMENT,
+            scheduler: GangScheduler::Muster,
+            form: JobForm::Simplest,
+            suffix: None,
+        }
+    }
+}
+
 /// Renders a job whose groups all run `torchrun train.py`.
 fn rendered(
     spec: &JobSpec,
@@ -61,20 +93,12 @@ fn rendered_with(
     let commands = names.map(|name| (name, run.clone())).collect();
     let env = BTreeMap::from([("PRICE".to_owned(), "$(5)".to_owned())]);
     render(&RenderInput {
-        sweep: None,
-        spec,
-        commands: &commands,
         env: &env,
         workdir: Some("/data/run"),
-        gpu_labels: &GpuLabels::default(),
-        files: &[],
-        has_output_files: false,
         after,
-        options,
-        environment: &muster_model::TaskEnvironment::default(),
         scheduler,
-        form: JobForm::Simplest,
         suffix,
+        ..RenderInput::plain(spec, &commands, options)
     })
 }
 
@@ -327,20 +351,8 @@ fn what_the_options_lack_is_refused() {
     assert!(found.unwrap_err()[0].what.contains("no image"));
     let spec = one_pod();
     let found = render(&RenderInput {
-        sweep: None,
-        spec: &spec,
-        commands: &BTreeMap::new(),
-        env: &BTreeMap::new(),
         workdir: Some("run"),
-        gpu_labels: &GpuLabels::default(),
-        files: &[],
-        has_output_files: false,
-        after: &[],
-        options: &options(),
-        environment: &muster_model::TaskEnvironment::default(),
-        scheduler: GangScheduler::Muster,
-        form: JobForm::Simplest,
-        suffix: None,
+        ..RenderInput::plain(&spec, &BTreeMap::new(), &options())
     });
     assert!(found.unwrap_err()[0].what.contains("working directory"));
 }
@@ -536,20 +548,8 @@ fn a_gpu_model_is_a_choice_of_nodes_by_their_labels() {
         spec.constraint.exclude = exclude.iter().map(|node| (*node).into()).collect();
         let run = TaskCommand::Script("true".into());
         render(&RenderInput {
-            sweep: None,
-            spec: &spec,
-            commands: &BTreeMap::from([(Arc::from("main"), run)]),
-            env: &BTreeMap::new(),
-            workdir: None,
             gpu_labels: &gpu_labels,
-            files: &[],
-            has_output_files: false,
-            after: &[],
-            options: &options(),
-            environment: &muster_model::TaskEnvironment::default(),
-            scheduler: GangScheduler::Muster,
-            form: JobForm::Simplest,
-            suffix: None,
+            ..RenderInput::plain(&spec, &BTreeMap::from([(Arc::from("main"), run)]), &options())
         })
     };
     let terms = |models: &[&str], exclude: &[&str]| {
@@ -586,22 +586,8 @@ fn sent_files_are_copied_to_the_working_directory() {
     task.gpu = GpuRequest::whole(2);
     task.memory = muster_model::Bytes(4096);
     let commands = BTreeMap::from([(Arc::from("main"), TaskCommand::Script("./run.sh".into()))]);
-    let input = RenderInput {
-        sweep: None,
-        spec: &spec,
-        commands: &commands,
-        env: &BTreeMap::new(),
-        workdir: None,
-        gpu_labels: &GpuLabels::default(),
-        files: &files,
-        has_output_files: false,
-        after: &[],
-        options: &options(),
-        environment: &muster_model::TaskEnvironment::default(),
-        scheduler: GangScheduler::Muster,
-        form: JobForm::Simplest,
-        suffix: None,
-    };
+    let options = options();
+    let input = RenderInput { files: &files, ..RenderInput::plain(&spec, &commands, &options) };
     let objects = render(&input).unwrap().objects;
     assert_eq!(objects[0]["kind"], "ConfigMap");
     assert_eq!(objects[0]["data"], json!({"file0": "exec train"}));
@@ -673,20 +659,10 @@ fn train_job(spec: &JobSpec, scheduler: GangScheduler) -> Result<RenderedJob, Ve
     let run = TaskCommand::Script("torchrun train.py".to_owned());
     let names = spec.groups.iter().map(|group| Arc::clone(&group.name));
     render(&RenderInput {
-        sweep: None,
-        spec,
-        commands: &names.map(|name| (name, run.clone())).collect(),
         env: &BTreeMap::from([("A".to_owned(), "b".to_owned())]),
-        workdir: None,
-        gpu_labels: &GpuLabels::default(),
-        files: &[],
-        has_output_files: false,
-        after: &[],
-        options: &options(),
-        environment: &muster_model::TaskEnvironment::default(),
         scheduler,
         form: JobForm::TrainJob,
-        suffix: None,
+        ..RenderInput::plain(spec, &names.map(|name| (name, run.clone())).collect(), &options())
     })
 }
 

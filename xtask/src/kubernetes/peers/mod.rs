@@ -33,8 +33,11 @@ pub struct Peer {
     controllers: &'static [&'static str],
     /// Addresses that answer when its programs work.
     health: &'static [&'static str],
-    /// Manifest of its webhooks in the module, which a jobs' cluster has, and the port at which they listen.
+    /// Path of the manifest of its webhooks in the module, and the port at which they listen; only clusters that run jobs
+    /// have them.
     webhooks: Option<(&'static str, u16)>,
+    /// True if it adds the GPUs that a driver offers by claims to those of the device plugin, also where both are the same.
+    adds_claimed_gpus: bool,
 }
 
 /// All of them, in the order of the table.
@@ -84,6 +87,7 @@ const VOLCANO: Peer = Peer {
     ],
     health: &["http://127.0.0.1:7001/healthz", "http://127.0.0.1:7003/healthz"],
     webhooks: None,
+    adds_claimed_gpus: false,
 };
 
 const KUEUE: Peer = Peer {
@@ -107,6 +111,7 @@ const KUEUE: Peer = Peer {
     controllers: &[],
     health: &["http://127.0.0.1:7001/readyz"],
     webhooks: Some(("config/components/webhook/manifests.yaml", 9444)),
+    adds_claimed_gpus: false,
 };
 
 const KAI: Peer = Peer {
@@ -137,6 +142,7 @@ const KAI: Peer = Peer {
     // The other two answer nothing there.
     health: &["http://127.0.0.1:7001/readyz"],
     webhooks: None,
+    adds_claimed_gpus: true,
 };
 
 /// Finds a scheduler by its name.

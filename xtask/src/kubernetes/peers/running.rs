@@ -10,10 +10,10 @@ use anyhow::{Context, Result};
 use super::{Peer, apply};
 use crate::kubernetes::cluster::KubernetesTestCluster;
 use crate::kubernetes::daemon::KubernetesDaemon;
-use crate::kubernetes::job_set::SERVICE;
 use crate::kubernetes::node::RealNode;
 use crate::kubernetes::node::programs::NodeProgram;
-use crate::test_cluster::{command, detached, process};
+use crate::kubernetes::webhooks;
+use crate::test_cluster::{detached, process};
 
 /// Timeout until all programs work; normally some seconds.
 const WORKS: Duration = Duration::from_secs(120);
@@ -23,8 +23,8 @@ impl Peer {
     pub fn start(&self, root: &Path, cluster: &KubernetesTestCluster) -> Result<()> {
         let commands: Vec<&str> = self.commands.iter().chain(self.controllers).copied().collect();
         let all = self.prepare(root, cluster, &commands)?;
-        if self.name == "kai" {
-            offer_gpus_once(cluster)?;
+        if self.adds_claimed_gpus {
+            end_drivers(cluster)?;
         }
         for ((_, program), words) in self.source.programs.iter().zip(&all) {
             let log = cluster.log(program);
@@ -43,20 +43,17 @@ impl Peer {
         self.register_webhooks(root, cluster)
     }
 
-    /// Registers its webhooks at the port of its program: here no proxy has the addresses of Services.
+    /// Registers its webhooks, if it has some.
     fn register_webhooks(&self, root: &Path, cluster: &KubernetesTestCluster) -> Result<()> {
         let Some((manifest, port)) = self.webhooks else { return Ok(()) };
         let path = self.source.module.download(root)?.join(manifest);
         let manifest = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let authority = cluster.dir().join("pki/ca.crt").display().to_string();
-        let authority = command::outside(&["base64", "--wrap=0", &authority])?;
-        let address = format!("caBundle: {authority}\n    url: https://127.0.0.1:{port}");
-        apply(cluster, &["--filename=-"], &manifest.replace(SERVICE, &address))
+        apply(cluster, &["--filename=-"], &webhooks::at_port(cluster, &manifest, port)?)
     }
 }
 
-/// Ends the drivers that offer the GPUs by claims, too: KAI adds what both say, and places twice as many pods.
-fn offer_gpus_once(cluster: &KubernetesTestCluster) -> Result<()> {
+/// Ends the drivers that offer the GPUs by claims, and deletes what they have offered.
+fn end_drivers(cluster: &KubernetesTestCluster) -> Result<()> {
     let options = cluster.options()?;
     for number in (1..=options.nodes).filter(|_| options.are_nodes_real) {
         let driver = KubernetesDaemon::Node(NodeProgram::FakeDriver, RealNode { number });

@@ -15,7 +15,6 @@ use muster_spec::{CheckedJob, SubmissionSite};
 use proptest::prelude::*;
 
 use super::super::import;
-use crate::node::GpuLabels;
 use crate::render::{GangScheduler, JobForm, RenderInput, SentFile, render, yaml};
 
 #[derive(Clone, Debug)]
@@ -47,20 +46,12 @@ impl Generated {
 
     fn objects(&self) -> String {
         let rendered = render(&RenderInput {
-            sweep: None,
-            spec: &self.spec,
-            commands: &self.commands,
             env: &self.env,
             workdir: self.workdir.as_deref(),
-            gpu_labels: &GpuLabels::default(),
             files: &self.files,
-            has_output_files: false,
-            after: &[],
-            options: &self.options,
-            environment: &muster_model::TaskEnvironment::default(),
             scheduler: self.scheduler,
             form: self.form,
-            suffix: None,
+            ..RenderInput::plain(&self.spec, &self.commands, &self.options)
         });
         yaml(&rendered.unwrap().objects)
     }

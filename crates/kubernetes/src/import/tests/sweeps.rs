@@ -1,30 +1,16 @@
 //! Sweeps that `muster export` wrote become the same sweeps.
 
-use std::collections::BTreeMap;
-
 use muster_spec::CheckedJob;
 
 use super::round_trip::checked;
 use super::*;
-use crate::node::GpuLabels;
-use crate::render::{GangScheduler, JobForm, RenderInput, render, yaml};
+use crate::render::{GangScheduler, RenderInput, render, yaml};
 
 fn objects(job: &CheckedJob, scheduler: GangScheduler) -> String {
     let rendered = render(&RenderInput {
-        spec: &job.spec,
-        commands: &job.commands,
         sweep: job.sweep.as_ref(),
-        env: &BTreeMap::new(),
-        workdir: None,
-        gpu_labels: &GpuLabels::default(),
-        files: &[],
-        has_output_files: false,
-        after: &[],
-        options: &job.kubernetes,
-        environment: &muster_model::TaskEnvironment::default(),
         scheduler,
-        form: JobForm::Simplest,
-        suffix: None,
+        ..RenderInput::plain(&job.spec, &job.commands, &job.kubernetes)
     });
     yaml(&rendered.unwrap().objects)
 }

@@ -55,20 +55,10 @@ fn ray(
     let env = [("A", "b"), ("RAY_AUTH_TOKEN", "s3cret")];
     let image = Some("rayproject/ray:2.60.0-gpu".into());
     render(&RenderInput {
-        sweep: None,
-        spec,
-        commands: &commands.collect(),
         env: &env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-        workdir: None,
-        gpu_labels: &GpuLabels::default(),
-        files: &[],
-        has_output_files: false,
-        after: &[],
-        options: &KubernetesOptions { image, ..options() },
-        environment: &muster_model::TaskEnvironment::default(),
         scheduler,
         form,
-        suffix: None,
+        ..RenderInput::plain(spec, &commands.collect(), &KubernetesOptions { image, ..options() })
     })
 }
 
@@ -98,20 +88,8 @@ fn the_secret_of_a_cluster_is_an_object() {
     let env = BTreeMap::from([("RAY_AUTH_TOKEN".to_owned(), "x".to_owned())]);
     let run = TaskCommand::Script("true".into());
     let plain = render(&RenderInput {
-        sweep: None,
-        spec: &one_pod(),
-        commands: &BTreeMap::from([(Arc::from("main"), run)]),
         env: &env,
-        workdir: None,
-        gpu_labels: &GpuLabels::default(),
-        files: &[],
-        has_output_files: false,
-        after: &[],
-        options: &options(),
-        environment: &muster_model::TaskEnvironment::default(),
-        scheduler: GangScheduler::Muster,
-        form: JobForm::Simplest,
-        suffix: None,
+        ..RenderInput::plain(&one_pod(), &BTreeMap::from([(Arc::from("main"), run)]), &options())
     });
     assert_eq!(plain.unwrap().objects.len(), 1);
 }
@@ -233,20 +211,13 @@ fn what_kuberay_cannot_do_is_said() {
     let rendered = ray(&tune(), change, Kueue, JobForm::RayJob).unwrap();
     assert_eq!(rendered.objects.last().unwrap()["spec"]["runtimeEnvYAML"], remote);
     let other = render(&RenderInput {
-        sweep: None,
-        spec: &one_pod(),
-        commands: &BTreeMap::from([(Arc::from("main"), TaskCommand::Script("true".into()))]),
-        env: &BTreeMap::new(),
-        workdir: None,
-        gpu_labels: &GpuLabels::default(),
-        files: &[],
-        has_output_files: false,
-        after: &[],
-        options: &options(),
-        environment: &muster_model::TaskEnvironment::default(),
         scheduler: Kueue,
         form: JobForm::RayJob,
-        suffix: None,
+        ..RenderInput::plain(
+            &one_pod(),
+            &BTreeMap::from([(Arc::from("main"), TaskCommand::Script("true".into()))]),
+            &options(),
+        )
     });
     assert!(other.unwrap_err()[0].hint.contains("kind: ray"));
 }

@@ -46,19 +46,8 @@ fn sweep_job(
     let spec = JobSpec { array: Some(array), ..one_pod() };
     render(&RenderInput {
         sweep: Some(sweep),
-        spec: &spec,
-        commands: &BTreeMap::from([(Arc::from("main"), run)]),
-        env: &BTreeMap::new(),
-        workdir: None,
-        gpu_labels: &GpuLabels::default(),
-        files: &[],
-        has_output_files: false,
-        after: &[],
-        options: &options(),
-        environment: &muster_model::TaskEnvironment::default(),
         scheduler,
-        form: JobForm::Simplest,
-        suffix: None,
+        ..RenderInput::plain(&spec, &BTreeMap::from([(Arc::from("main"), run)]), &options())
     })
 }
 
