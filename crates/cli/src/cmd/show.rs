@@ -40,7 +40,9 @@ pub async fn run(app: &App, args: ShowArgs) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let target = args.job.resolve(&client).await?;
     if args.elements && args.output.json() {
-        app.ui.json(&client.elements(target.job).await.map_err(Failure::from)?)?;
+        let list = client.elements(target.job).await.map_err(Failure::from)?;
+        elements::warn_without_reports(app, &list);
+        app.ui.json(&list)?;
         return Ok(0);
     }
     let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;

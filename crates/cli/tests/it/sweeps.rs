@@ -231,3 +231,24 @@ fn mistakes_are_named_where_they_are() {
     let many = "kind: sweep\nparams: {a: {whole: [1, 1000]}, b: {whole: [1, 1000]}}\nrun: 'true'";
     refused(many, &["1000000 combinations; at most 100000"]);
 }
+
+#[test]
+fn a_sweep_that_ended_without_a_report_says_so() {
+    let home = Home::with_gpus(1);
+    let silent =
+        "name: silent\nkind: sweep\nparams: {n: [1, 2]}\nmetric: {name: loss, goal: min}\n";
+    home.write("silent.yaml", &format!("{silent}run: 'true'\n"));
+    home.words("run silent.yaml --wait").ok();
+    for words in ["show silent", "show silent -e --json"] {
+        let shown = home.words(words).ok();
+        assert!(
+            shown.stderr.contains("no element has reported `loss`"),
+            "{words}: {}",
+            shown.stderr
+        );
+    }
+    // One that waits may still report.
+    home.write("held.yaml", &format!("{silent}hold: true\nrun: 'true'\n"));
+    home.words("run held.yaml --name held").ok();
+    assert_eq!(home.words("show held -e").ok().stderr, "");
+}

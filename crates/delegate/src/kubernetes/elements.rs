@@ -48,10 +48,6 @@ impl KubernetesScheduler {
             for row in &mut elements {
                 row.report = reports.get(&row.index).copied();
             }
-            let is_over = elements.iter().all(|row| row.state.is_final());
-            if is_over && reports.is_empty() {
-                (self.settings.warn)(&format!("no element has reported `{}`", metric.name));
-            }
         }
         Ok(ElementList::new(now(), sweep.as_ref(), elements))
     }

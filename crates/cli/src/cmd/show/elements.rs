@@ -24,6 +24,7 @@ pub async fn print(app: &App, client: &Client, args: &ShowArgs, target: JobTarge
         Err(_) if !is_asked => return Ok(()),
         Err(error) => return Err(Failure::from(error).into()),
     };
+    warn_without_reports(app, &list);
     let order = order(args.sort.as_deref(), &list)?;
     let ElementList { now, params, metric, elements: mut rows } = list;
     sort(&mut rows, &order);
@@ -40,6 +41,16 @@ pub async fn print(app: &App, client: &Client, args: &ShowArgs, target: JobTarge
     let shown = ElementTable { params: &params, metric: metric.as_ref(), rows: &rows, omitted };
     let lead = if args.elements { "" } else { "\n" };
     Ok(app.ui.data(&format!("{lead}{}", elements(&shown, app.ui.context().at(now))))?)
+}
+
+/// Warns of a sweep that has ended without a report of its metric: its name or pattern may be wrong.
+pub fn warn_without_reports(app: &App, list: &ElementList) {
+    let Some(metric) = &list.metric else { return };
+    let mut rows = list.elements.iter();
+    if rows.all(|row| row.state.is_final() && row.report.is_none()) {
+        app.ui.warning(&format!("no element has reported `{}`", metric.name));
+        app.ui.hint("elements append lines of JSON to $MUSTER_REPORT_FILE, or `metric` has a `pattern` for their output");
+    }
 }
 
 /// Returns the order that `--sort` names, or else the default of the job.
