@@ -382,6 +382,7 @@ spec:
   template:
     metadata:
       labels: {{app: {NAME}}}
+      annotations: {{prometheus.io/scrape: 'true', prometheus.io/port: '8080'}}
     spec:
       serviceAccountName: {NAME}
       priorityClassName: system-cluster-critical

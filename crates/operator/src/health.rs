@@ -3,27 +3,33 @@
 use std::fmt::Write as _;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
-use muster_scheduler::Counts;
 
 use crate::error::OperatorError;
 
 /// Time without a step after which the active process counts as stuck.
 const STUCK: Duration = Duration::from_secs(60);
 
+/// Media type of metrics: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// State of the process, for checks and metrics.
 #[derive(Debug, Default)]
-pub(crate) struct Health(Mutex<Steps>);
+pub(crate) struct Health {
+    steps: Mutex<Steps>,
+    /// Figures of the cluster; empty in a process that is not active.
+    figures: Mutex<String>,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Steps {
-    counts: Counts,
     number: u64,
     total: Duration,
     longest: Duration,
@@ -33,32 +39,27 @@ struct Steps {
 impl Health {
     /// Notes a step of the scheduler.
     pub(crate) fn note_step(&self, took: Duration) {
-        let mut steps = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut steps = lock(&self.steps);
         steps.number += 1;
         steps.total += took;
         steps.longest = steps.longest.max(took);
         steps.last = Some(Instant::now());
     }
 
-    /// Notes the numbers of the scheduler.
-    pub(crate) fn note_counts(&self, counts: Counts) {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).counts = counts;
-    }
-
-    fn steps(&self) -> Steps {
-        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// Notes the figures of the cluster, in the text format of Prometheus.
+    pub(crate) fn note_figures(&self, text: String) {
+        *lock(&self.figures) = text;
     }
 
     /// Returns false if the process is active and its loop stands still.
     fn is_alive(&self) -> bool {
-        self.steps().last.is_none_or(|last| last.elapsed() < STUCK)
+        lock(&self.steps).last.is_none_or(|last| last.elapsed() < STUCK)
     }
 
     /// Returns the metrics in the text format of Prometheus.
     fn metrics(&self) -> String {
-        let steps = self.steps();
-        let counts = steps.counts;
-        let mut text = String::new();
+        let steps = *lock(&self.steps);
+        let mut text = lock(&self.figures).clone();
         let mut add = |name: &str, kind: &str, help: &str, value: String| {
             let _ = writeln!(
                 text,
@@ -72,56 +73,30 @@ impl Health {
             "1 in the process that schedules, 0 in one that waits for the lease.",
             active.to_string(),
         );
-        for (name, help, value) in [
-            ("nodes", "Nodes of the cluster.", counts.nodes),
-            ("waiting_pods", "Pods that wait for a node.", counts.waiting_pods),
-            (
-                "waiting_gangs",
-                "Gangs of which a pod waits, and suspended workloads.",
-                counts.waiting_gangs,
-            ),
-            ("placed_jobs", "Gangs, or parts of them, that hold resources.", counts.placed_jobs),
-        ] {
-            add(name, "gauge", help, value.to_string());
-        }
-        for (name, help, value) in [
-            ("bindings_total", "Bindings that the API server confirmed.", counts.bound),
-            ("bindings_refused_total", "Bindings that the API server refused.", counts.refused),
-            ("evictions_total", "Pods whose deletion was requested.", counts.evicted),
-            (
-                "roll_backs_total",
-                "Half-started gangs whose bound pods were deleted.",
-                counts.rolled_back,
-            ),
-            ("resumptions_total", "Suspended workloads that were resumed.", counts.resumed),
-            (
-                "suspensions_total",
-                "Workloads that were suspended again: preempted, or without pods.",
-                counts.suspended,
-            ),
-            (
-                "plans_refused_total",
-                "Plans that failed their check; each is a defect.",
-                counts.bad_plans,
-            ),
-            ("steps_total", "Scheduling passes.", steps.number),
-        ] {
-            add(name, "counter", help, value.to_string());
-        }
         add(
-            "step_seconds_total",
+            "passes_total",
             "counter",
-            "Time spent in scheduling passes.",
+            "Scheduling passes since the process started.",
+            steps.number.to_string(),
+        );
+        add(
+            "pass_seconds_total",
+            "counter",
+            "Time spent in them.",
             format!("{:.6}", steps.total.as_secs_f64()),
         );
         add(
-            "step_seconds_max",
+            "pass_seconds_max",
             "gauge",
-            "Longest scheduling pass since the start.",
+            "Longest pass since the process started.",
             format!("{:.6}", steps.longest.as_secs_f64()),
         );
         text
     }
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Listens, and returns the server.
@@ -135,6 +110,9 @@ pub(crate) async fn serve(
     let listener = tokio::net::TcpListener::bind(address)
         .await
         .map_err(|error| OperatorError::Listen(address, error))?;
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!("serving http://{address}/metrics");
+    }
     let check = |State(health): State<Arc<Health>>| async move {
         if health.is_alive() {
             (StatusCode::OK, "ok\n")
@@ -145,7 +123,12 @@ pub(crate) async fn serve(
     let routes = Router::new()
         .route("/healthz", get(check))
         .route("/readyz", get(check))
-        .route("/metrics", get(|State(health): State<Arc<Health>>| async move { health.metrics() }))
+        .route(
+            "/metrics",
+            get(|State(health): State<Arc<Health>>| async move {
+                ([(CONTENT_TYPE, MEDIA_TYPE)], health.metrics())
+            }),
+        )
         .with_state(health);
     Ok(async move {
         if let Err(error) = axum::serve(listener, routes).await {

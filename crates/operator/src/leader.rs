@@ -23,8 +23,8 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Shortest time between two steps. A step looks at whole gangs, and while a large one is bound a report of each of its
 /// pods arrives: together they cost one look. The first report after a pause is not delayed.
 const GATHER: Duration = Duration::from_millis(5);
-/// Time between two counts for the metrics.
-const COUNT: Duration = Duration::from_secs(1);
+/// Time between two looks at all pods and jobs for the metrics.
+const FIGURES: Duration = Duration::from_secs(5);
 /// Time between two looks for new kinds of gang objects.
 const DISCOVER: Duration = Duration::from_secs(30);
 
@@ -164,7 +164,7 @@ impl Leader<'_> {
         tracing::info!("the cluster is listed");
 
         // 2. One step for all reports that have come, and whenever the scheduler asks for one.
-        let mut count_timer = Timer::new(COUNT);
+        let mut figures_timer = Timer::new(FIGURES);
         // What is served was asked for just now.
         let mut discover_timer = Timer::started(DISCOVER);
         let mut status_timer = Timer::new(STATUS);
@@ -174,9 +174,8 @@ impl Leader<'_> {
         loop {
             last = check_clock(last, now())?;
             self.step();
-            // Counting looks at every pod.
-            if count_timer.take_due() {
-                self.health.note_counts(self.scheduler.counts());
+            if figures_timer.take_due() {
+                self.health.note_figures(self.scheduler.metrics(now()));
             }
             if status_timer.take_due() {
                 self.write_statuses(&mut usage_timer);

@@ -1,6 +1,7 @@
-//! Figures of a site in the text format of Prometheus: `muster metrics`. Names end in their units, as its
-//! guidelines ask: <https://prometheus.io/docs/practices/naming/>.
+//! Figures of a site in the text format of Prometheus: `muster metrics`, and what `muster scheduler` serves. Names end in
+//! their units, as its guidelines ask: <https://prometheus.io/docs/practices/naming/>.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
@@ -17,8 +18,6 @@ use crate::reason;
 pub struct SiteState<'a> {
     /// Present time by the clock of the site.
     pub now: Time,
-    /// Jobs that wait or run.
-    pub jobs: &'a [JobView],
     /// Queues, parents and leaves.
     pub queues: &'a [QueueView],
     /// Nodes with their devices, lost ones too.
@@ -33,27 +32,45 @@ pub struct SiteState<'a> {
     pub warnings: usize,
 }
 
-/// Returns the text that Prometheus reads.
+/// Returns the text that Prometheus reads, of a site and its jobs that wait or run; ended ones do not count.
 #[must_use]
-pub fn metrics(site: &SiteState<'_>) -> String {
+pub fn metrics(
+    site: &SiteState<'_>,
+    jobs: impl IntoIterator<Item = impl Borrow<JobView>>,
+) -> MetricsText {
     let mut text = MetricsText::default();
-    jobs(site, &mut text);
+    let mut sums = JobSums::default();
+    for job in jobs {
+        sums.add(site, job.borrow());
+    }
+    sums.write(&mut text);
     queues(site, &mut text);
     nodes(site, &mut text);
     loads(site, &mut text);
     if let Some(counters) = site.counters {
         daemon(counters, site.warnings, &mut text);
     }
-    text.0
+    text
 }
 
 /// Text of metrics that are complete: each has its help, its type and all its values together.
-#[derive(Default)]
-struct MetricsText(String);
+#[derive(Debug, Default)]
+pub struct MetricsText(String);
 
 impl MetricsText {
-    /// Adds a gauge with its values by labels.
-    fn gauge<const N: usize>(
+    /// Returns the text.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        self.0
+    }
+
+    /// Adds a counter without labels; its name ends in `_total`.
+    pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.metric((name, "counter", help), [], [([], value)]);
+    }
+
+    /// Adds a gauge with its values by labels; nothing if there are none.
+    pub fn gauge<const N: usize>(
         &mut self,
         name: &str,
         help: &str,
@@ -97,56 +114,83 @@ fn whole(gpus: GpuMilli) -> f64 {
     f64::from(gpus.0) / 1000.0
 }
 
-fn jobs(site: &SiteState<'_>, text: &mut MetricsText) {
-    let mut by_state: BTreeMap<[String; 2], u64> = BTreeMap::new();
-    let mut by_reason: BTreeMap<[String; 2], u64> = BTreeMap::new();
-    let mut oldest: BTreeMap<[String; 1], u64> = BTreeMap::new();
-    let mut held: BTreeMap<UserName, u64> = BTreeMap::new();
-    for job in site.jobs.iter().filter(|job| !job.state.is_final()) {
+/// Sums over the jobs of a site.
+#[derive(Default)]
+struct JobSums {
+    /// Jobs by queue and state.
+    by_state: BTreeMap<[String; 2], u64>,
+    /// Waiting elements by queue and reason.
+    by_reason: BTreeMap<[String; 2], u64>,
+    /// Longest wait of a pending job by queue, in seconds.
+    oldest: BTreeMap<[String; 1], u64>,
+    /// Thousandths of GPUs that the jobs of a user hold.
+    held: BTreeMap<UserName, u64>,
+    /// GPUs that jobs hold and leave idle, by queue.
+    idle: BTreeMap<[String; 1], u64>,
+}
+
+impl JobSums {
+    fn add(&mut self, site: &SiteState<'_>, job: &JobView) {
         let queue = || job.queue.to_string();
-        *by_state.entry([queue(), job.state.word().to_owned()]).or_default() += 1;
+        for idle in site.idle.iter().filter(|idle| idle.element.job == job.job) {
+            *self.idle.entry([queue()]).or_default() += u64::from(idle.gpus);
+        }
+        if job.state.is_final() {
+            return;
+        }
+        *self.by_state.entry([queue(), job.state.word().to_owned()]).or_default() += 1;
         let waiting = match &job.array {
             Some(array) => u64::from(array.waiting),
             None => u64::from(matches!(job.state, JobState::Pending | JobState::Held)),
         };
         if let Some(reason) = job.waiting_for.as_ref().filter(|_| waiting > 0) {
-            *by_reason.entry([queue(), reason::word(reason).to_owned()]).or_default() += waiting;
+            let labels = [queue(), reason::word(reason).to_owned()];
+            *self.by_reason.entry(labels).or_default() += waiting;
         }
         if job.state == JobState::Pending {
             let waits = site.now.since(job.submitted).0 / 1000;
-            let longest = oldest.entry([queue()]).or_default();
+            let longest = self.oldest.entry([queue()]).or_default();
             *longest = waits.max(*longest);
         }
         let tasks = job.elements.iter().filter(|element| crate::ps::holds(element.state));
         let tasks = tasks.flat_map(|element| &element.tasks);
         let gpus: u64 = tasks.map(|task| task.devices.len() as u64 * u64::from(task.share.0)).sum();
-        *held.entry(job.user.clone()).or_default() += gpus;
+        *self.held.entry(job.user.clone()).or_default() += gpus;
     }
-    text.gauge(
-        "jobs",
-        "Jobs that have not ended, by the state of their least advanced element.",
-        ["queue", "state"],
-        by_state,
-    );
-    text.gauge(
-        "waiting_elements",
-        "Elements of jobs that wait, by the reason of the first of each job.",
-        ["queue", "reason"],
-        by_reason,
-    );
-    text.gauge(
-        "oldest_waiting_seconds",
-        "Time since the submission of the pending job that has waited longest.",
-        ["queue"],
-        oldest,
-    );
-    let held = held.into_iter().filter(|(_, milli)| *milli > 0);
-    text.gauge(
-        "user_gpus",
-        "GPUs that the jobs of a user hold.",
-        ["user"],
-        held.map(|(user, milli)| ([user.to_string()], milli as f64 / 1000.0)),
-    );
+
+    fn write(self, text: &mut MetricsText) {
+        text.gauge(
+            "jobs",
+            "Jobs that have not ended, by the state of their least advanced element.",
+            ["queue", "state"],
+            self.by_state,
+        );
+        text.gauge(
+            "waiting_elements",
+            "Elements of jobs that wait, by the reason of the first of each job.",
+            ["queue", "reason"],
+            self.by_reason,
+        );
+        text.gauge(
+            "oldest_waiting_seconds",
+            "Time since the submission of the pending job that has waited longest.",
+            ["queue"],
+            self.oldest,
+        );
+        let held = self.held.into_iter().filter(|(_, milli)| *milli > 0);
+        text.gauge(
+            "user_gpus",
+            "GPUs that the jobs of a user hold.",
+            ["user"],
+            held.map(|(user, milli)| ([user.to_string()], milli as f64 / 1000.0)),
+        );
+        text.gauge(
+            "idle_held_gpus",
+            "GPUs that jobs hold and have left idle for as long as their queue says, by default half an hour.",
+            ["queue"],
+            self.idle,
+        );
+    }
 }
 
 fn queues(site: &SiteState<'_>, text: &mut MetricsText) {
@@ -235,18 +279,6 @@ fn loads(site: &SiteState<'_>, text: &mut MetricsText) {
         ["node", "gpu"],
         all().filter_map(|(gpu, load)| Some((labels(gpu), load.power_watts?))),
     );
-    let mut idle: BTreeMap<[String; 1], u64> = BTreeMap::new();
-    for one in site.idle {
-        let job = site.jobs.iter().find(|job| job.job == one.element.job);
-        let queue = job.map_or(String::new(), |job| job.queue.to_string());
-        *idle.entry([queue]).or_default() += u64::from(one.gpus);
-    }
-    text.gauge(
-        "idle_held_gpus",
-        "GPUs that jobs hold and have left idle for as long as their queue says, by default half an hour.",
-        ["queue"],
-        idle,
-    );
 }
 
 fn daemon(counters: &DaemonCounters, warnings: usize, text: &mut MetricsText) {
@@ -276,7 +308,7 @@ fn daemon(counters: &DaemonCounters, warnings: usize, text: &mut MetricsText) {
             counters.refused_plans as f64,
         ),
     ] {
-        text.metric((name, "counter", help), [], [([], value)]);
+        text.counter(name, help, value);
     }
     for (name, help, value) in [
         (
@@ -305,16 +337,16 @@ mod tests {
         let loads = [GpuLoadView { node: "gpu\"1".into(), index: 0, load: Some(load) }];
         let counters =
             DaemonCounters { passes: 3, pass_micros: 4_500, ..DaemonCounters::default() };
-        let text = metrics(&SiteState {
+        let site = SiteState {
             now: sample::after(60),
-            jobs: &jobs,
             queues: &[],
             nodes: &[],
             loads: &loads,
             idle: &[],
             counters: Some(&counters),
             warnings: 1,
-        });
+        };
+        let text = metrics(&site, &jobs).into_text();
         insta::assert_snapshot!(text, @r#"
         # HELP muster_jobs Jobs that have not ended, by the state of their least advanced element.
         # TYPE muster_jobs gauge
@@ -373,7 +405,6 @@ mod tests {
     fn a_metric_without_values_is_left_out() {
         let nothing = SiteState {
             now: Time(0),
-            jobs: &[],
             queues: &[],
             nodes: &[],
             loads: &[],
@@ -381,6 +412,6 @@ mod tests {
             counters: None,
             warnings: 0,
         };
-        assert_eq!(metrics(&nothing), "");
+        assert_eq!(metrics(&nothing, &[] as &[JobView]).into_text(), "");
     }
 }

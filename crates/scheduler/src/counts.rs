@@ -1,16 +1,8 @@
-//! Numbers for metrics: what the scheduler has done, and what waits.
+//! Counters of what the scheduler has done.
 
-/// Numbers for metrics, since the start of the process unless they say now.
+/// Numbers since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Nodes that exist now, in service or not.
-    pub nodes: u64,
-    /// Pods of this scheduler that wait for a node now.
-    pub waiting_pods: u64,
-    /// Gangs of which a pod waits now.
-    pub waiting_gangs: u64,
-    /// Jobs that hold resources now: a gang, or the rest of one, each.
-    pub placed_jobs: u64,
     /// Bindings that the API server confirmed.
     pub bound: u64,
     /// Bindings that it refused.

@@ -24,6 +24,7 @@ mod held;
 mod inspect;
 mod job;
 mod local_queues;
+mod metrics;
 mod nodes;
 mod observation;
 mod pending;

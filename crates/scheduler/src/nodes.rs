@@ -168,11 +168,6 @@ impl NodeTable {
         facts.is_some_and(|facts| rule.matches(facts))
     }
 
-    /// Returns the number of nodes.
-    pub(crate) fn len(&self) -> usize {
-        self.nodes.values().filter(|node| node.facts.is_some()).count()
-    }
-
     /// Returns the topology level that a name or label stands for.
     pub(crate) fn level(&self, text: &str) -> Option<Arc<str>> {
         let found = self.levels.iter().find(|level| *level.name == *text || level.label == text)?;

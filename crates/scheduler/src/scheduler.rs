@@ -215,18 +215,20 @@ impl Scheduler {
     /// Returns the gangs that changed in the order in which their workloads or their first pods were
     /// made, which is the order of the queue.
     fn take_dirty(&mut self) -> Vec<GangKey> {
-        let age = |key: &GangKey| {
-            if let Some(workload) = self.groups.workload(key) {
-                return Some(&workload.created);
-            }
-            let pods = self.gangs.get(key).into_iter().flat_map(|gang| &gang.pods);
-            pods.filter_map(|pod| self.pods.get(pod)).map(|pod| &pod.facts.created).min()
-        };
         let dirty = std::mem::take(&mut self.dirty);
-        let mut aged: Vec<(Option<&String>, GangKey)> =
-            dirty.into_iter().map(|key| (age(&key), key)).collect();
+        let mut aged: Vec<(Option<&str>, GangKey)> =
+            dirty.into_iter().map(|key| (self.created(&key), key)).collect();
         aged.sort();
         aged.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Returns when the workload of a gang, or its first pod, was made, as the API server prints it.
+    pub(crate) fn created(&self, gang: &GangKey) -> Option<&str> {
+        if let Some(workload) = self.groups.workload(gang) {
+            return Some(&workload.created);
+        }
+        let pods = self.gangs.get(gang).into_iter().flat_map(|gang| &gang.pods);
+        pods.filter_map(|pod| self.pods.get(pod)).map(|pod| pod.facts.created.as_str()).min()
     }
 
     /// Returns the instant at which [`Scheduler::step`] should run even without an observation.
@@ -237,25 +239,10 @@ impl Scheduler {
         [self.engine.next_wake(), self.wakes.next(), explain, retry].into_iter().flatten().min()
     }
 
-    /// Returns numbers for metrics.
+    /// Returns what was done so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let waiting = self
-            .pods
-            .values()
-            .filter(|pod| pod.facts.is_ours && pod.is_waiting() && !pod.is_expected);
-        Counts {
-            nodes: self.nodes.len() as u64,
-            waiting_pods: waiting.count() as u64,
-            waiting_gangs: self.gangs.values().filter(|gang| self.is_waiting(gang)).count() as u64,
-            placed_jobs: self.batches.values().filter(|batch| batch.placed.is_some()).count()
-                as u64,
-            ..self.counts
-        }
-    }
-
-    fn is_waiting(&self, gang: &Gang) -> bool {
-        gang.pods.iter().any(|pod| self.pods.get(pod).is_some_and(Pod::is_waiting))
+        self.counts
     }
 
     /// Returns the queues with what they use and what waits.

@@ -73,14 +73,14 @@ async fn read(client: &Client) -> Result<String, Failure> {
     // Other schedulers know neither the loads of their GPUs nor a daemon.
     let loads = client.gpu_loads().await.ok();
     let info = client.info().await.ok();
-    Ok(metrics(&SiteState {
+    let site = SiteState {
         now: jobs.now,
-        jobs: &jobs.jobs,
         queues: &queues.queues,
         nodes: &nodes.nodes,
         loads: loads.as_ref().map_or(&[], |loads| &loads.gpus),
         idle: loads.as_ref().map_or(&[], |loads| &loads.idle),
         counters: info.as_ref().filter(|_| client.socket().is_some()).map(|info| &info.counters),
         warnings: info.as_ref().map_or(0, |info| info.warnings.len()),
-    }))
+    };
+    Ok(metrics(&site, &jobs.jobs).into_text())
 }

@@ -103,7 +103,10 @@ fn figures_of_a_site_are_printed_and_served() {
 #[test]
 fn shipped_rules_and_dashboard_ask_only_for_figures_that_exist() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let source = std::fs::read_to_string(format!("{root}/crates/report/src/metrics.rs")).unwrap();
+    let sources = ["report/src/metrics.rs", "scheduler/src/metrics.rs", "operator/src/health.rs"];
+    let source = sources
+        .map(|file| std::fs::read_to_string(format!("{root}/crates/{file}")).unwrap())
+        .concat();
     let name = Regex::new("muster_[a-z_]+").unwrap();
     for file in ["alerts.yaml", "dashboard.json"] {
         let text = std::fs::read_to_string(format!("{root}/packaging/prometheus/{file}")).unwrap();

@@ -45,6 +45,38 @@ fn create_interleaved(namespace: &TestNamespace, gpus: u32, node: Option<&str>, 
     }
 }
 
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn prometheus_reads_what_runs_and_what_waits_from_the_active_process() {
+    let cluster = KubernetesCluster::here();
+    let listen = "--listen=127.0.0.1:0";
+    let scheduler = SchedulerProcess::active_with(&cluster, &[listen]);
+    let namespace = cluster.namespace("figures");
+    create_interleaved(&namespace, 1, Some("node1"), "muster");
+    let expected = [
+        r#"muster_jobs{queue="default",state="running"} 1"#,
+        r#"muster_waiting_elements{queue="default",reason="capacity"} 1"#,
+        r#"muster_user_gpus{user="figures"} 5"#,
+        "muster_waiting_pods 5",
+        "muster_active 1",
+    ];
+    let has_all = || {
+        let answer = scheduler.http("/metrics");
+        expected.iter().all(|line| answer.lines().any(|one| one == *line))
+    };
+    until("the figures are those of both gangs", has_all);
+    let answer = scheduler.http("/metrics");
+    assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
+    assert!(answer.contains(r#"muster_gpus{node="node1","#), "{answer}");
+    assert!(scheduler.http("/healthz").starts_with("HTTP/1.1 200"));
+
+    // Sums over both processes count nothing twice.
+    let waiting = SchedulerProcess::start_with(&cluster, &[], &[listen]);
+    let answer = waiting.http("/metrics");
+    assert!(answer.contains("muster_active 0") && !answer.contains("muster_jobs"), "{answer}");
+    assert!(waiting.http("/readyz").starts_with("HTTP/1.1 200"));
+}
+
 /// Eight GPUs, on one node and on eight, and two gangs of 5.
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]

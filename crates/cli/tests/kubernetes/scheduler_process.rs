@@ -2,6 +2,8 @@
 //! `muster init kubernetes` prints.
 
 use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,7 +27,7 @@ impl SchedulerProcess {
     }
 
     /// Does the same with options of the manifests, and of the program.
-    fn start_with(cluster: &KubernetesCluster, manifests: &[&str], options: &[&str]) -> Self {
+    pub fn start_with(cluster: &KubernetesCluster, manifests: &[&str], options: &[&str]) -> Self {
         let program = env!("CARGO_BIN_EXE_muster");
         let words = [&["init", "kubernetes", "--image", "none"], manifests].concat();
         let manifests = success(&words, &Command::new(program).args(&words).output().unwrap());
@@ -79,6 +81,18 @@ impl SchedulerProcess {
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap()
+    }
+
+    /// Returns the answer to a request, with its head. The process listens at the first free port.
+    pub fn http(&self, path: &str) -> String {
+        self.waits_for_line("serving http://");
+        let log = self.log();
+        let served = log.split("serving http://").nth(1).and_then(|rest| rest.split('/').next());
+        let mut stream = TcpStream::connect(served.unwrap()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     /// Waits until the process has logged a line with this text.

@@ -12,6 +12,7 @@ mod devices;
 mod gangs;
 mod inspect;
 mod kueue;
+mod metrics;
 mod objects;
 mod outside;
 mod reservations;
