@@ -37,7 +37,7 @@ pub struct JobApi {
 }
 
 /// APIs of all kinds. An object that another one of them controls is a part of that job.
-pub const APIS: [JobApi; 8] = [
+pub const APIS: [JobApi; 9] = [
     JobApi {
         group: "batch",
         plural: "jobs",
@@ -77,6 +77,13 @@ pub const APIS: [JobApi; 8] = [
     },
     // Its pods are those of a RayCluster that it names in its status.
     JobApi { group: "ray.io", plural: "rayjobs", kind: "RayJob", pod_label: names::RAY_CLUSTER },
+    // A service, whose pods are those of a Deployment.
+    JobApi {
+        group: "serving.kserve.io",
+        plural: "inferenceservices",
+        kind: "InferenceService",
+        pod_label: "serving.kserve.io/inferenceservice",
+    },
     // A service of Muster's; other Deployments are no jobs.
     JobApi { group: "apps", plural: "deployments", kind: "Deployment", pod_label: names::JOB },
 ];
@@ -91,7 +98,19 @@ impl JobApi {
     /// Returns true for a service, which runs until it is cancelled.
     #[must_use]
     pub fn is_service(&self) -> bool {
+        self.is_of_muster_only() || self.is_of_kserve()
+    }
+
+    /// Returns true if only the objects that Muster has made are jobs.
+    #[must_use]
+    pub fn is_of_muster_only(&self) -> bool {
         self.group == "apps"
+    }
+
+    /// Returns true for an InferenceService of KServe.
+    #[must_use]
+    pub fn is_of_kserve(&self) -> bool {
+        self.group == "serving.kserve.io"
     }
 
     /// Returns true for a Job of Volcano.
@@ -192,8 +211,17 @@ impl<'a> JobObject<'a> {
         }
         let written = self.annotation(names::REPLICAS);
         let written = written.and_then(|text| serde_json::from_str(text).ok());
-        let now = number_at(self.object, "/spec/replicas").unwrap_or(1);
-        Some(written.unwrap_or(Replicas { guaranteed: now, max: now }))
+        let present = || {
+            let at = |path| number_at(self.object, path);
+            if self.api.is_of_kserve() {
+                let guaranteed = at("/spec/predictor/minReplicas").unwrap_or(1);
+                let max = at("/spec/predictor/maxReplicas").unwrap_or(0).max(guaranteed);
+                return Replicas { guaranteed, max };
+            }
+            let replicas = at("/spec/replicas").unwrap_or(1);
+            Replicas { guaranteed: replicas, max: replicas }
+        };
+        Some(written.unwrap_or_else(present))
     }
 
     /// Returns the value of the label of its pods; `None` for a RayJob before it has a cluster.
@@ -213,6 +241,12 @@ impl<'a> JobObject<'a> {
     pub fn is_suspended(&self) -> bool {
         let at = |path| self.object.pointer(path).and_then(Value::as_bool).unwrap_or(false);
         at("/spec/suspend") || at("/spec/runPolicy/suspend")
+    }
+
+    /// Returns true while KServe keeps a service without replicas at a user's request.
+    #[must_use]
+    pub fn is_stopped_service(&self) -> bool {
+        self.api.is_of_kserve() && self.annotation(names::KSERVE_STOP) == Some("true")
     }
 
     /// Returns true if its controller ends its pods while it is suspended, and starts it again afterwards.

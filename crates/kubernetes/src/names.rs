@@ -79,6 +79,12 @@ pub const KAI_MIN_MEMBER: &str = "kai.scheduler/batch-min-member";
 /// Name of KAI's scheduler in `spec.schedulerName`.
 pub const KAI_SCHEDULER: &str = "kai-scheduler";
 
+/// Name of the container that serves in the pods of an InferenceService.
+pub const KSERVE_CONTAINER: &str = "kserve-container";
+
+/// Annotation with `true` of an InferenceService that has no replicas until it is removed (KServe 0.15 and newer).
+pub const KSERVE_STOP: &str = "serving.kserve.io/stop";
+
 /// Annotation with `true` of a suspended object that waits until a user releases it.
 pub const HELD: &str = "muster.run/held";
 

@@ -40,6 +40,8 @@ pub struct KubernetesOptions {
     pub runtime_class: Option<Arc<str>>,
     /// True if a job of kind `ray` is a RayJob of KubeRay.
     pub is_kuberay: bool,
+    /// True if a service is an InferenceService of KServe.
+    pub is_kserve: bool,
     /// Annotations of the pods.
     pub annotations: BTreeMap<Arc<str>, Arc<str>>,
 }

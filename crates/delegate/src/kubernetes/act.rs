@@ -119,24 +119,20 @@ impl KubernetesScheduler {
                 .hint("such as `muster scale NAME 2`, or `muster scale NAME 1..4`"));
         }
         let server = self.server().await?;
-        let namespace = &found.key.namespace;
-        let path =
-            format!("/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}");
-        let has_autoscaler = server.get(&path).await?.is_some();
-        if guaranteed < max && !has_autoscaler {
+        let limits = json!({"minReplicas": guaranteed, "maxReplicas": max});
+        let written = serde_json::to_string(&Replicas { guaranteed, max });
+        let written = written.expect("numbers are valid JSON");
+        let mut body = json!({"metadata": {"annotations": {names::REPLICAS: written}}});
+        if found.key.api.is_of_kserve() {
+            body["spec"] = json!({"predictor": limits});
+        } else if let Some(autoscaler) = autoscaler_of(&server, found.key.namespace, name).await? {
+            server.merge(&autoscaler, &json!({"spec": limits})).await?;
+        } else if guaranteed < max {
             return Err(RequestError::refused(format!(
                 "{name} has no autoscaler, and so no range of replicas"
             ))
             .hint("submit it with a range, such as `replicas: 1..4`"));
-        }
-        if has_autoscaler {
-            let body = json!({"spec": {"minReplicas": guaranteed, "maxReplicas": max}});
-            server.merge(&path, &body).await?;
-        }
-        let written = serde_json::to_string(&Replicas { guaranteed, max });
-        let written = written.expect("numbers are valid JSON");
-        let mut body = json!({"metadata": {"annotations": {names::REPLICAS: written}}});
-        if !has_autoscaler {
+        } else {
             body["spec"] = json!({"replicas": guaranteed});
         }
         server.merge(&found.key.path(), &body).await?;
@@ -188,6 +184,11 @@ impl KubernetesScheduler {
         if state != JobState::Held {
             return Ok("was not held".to_owned());
         }
+        if found.job().is_stopped_service() {
+            let body = json!({"metadata": {"annotations": {names::KSERVE_STOP: Value::Null}}});
+            self.server().await?.merge(&found.key.path(), &body).await?;
+            return Ok("released".to_owned());
+        }
         if !found.job().is_suspended() {
             let name = &found.key.name;
             return Err(RequestError::refused("its parallelism is 0, so that it has no pods").hint(
@@ -213,7 +214,11 @@ impl KubernetesScheduler {
         if job.api.is_service() {
             // A change of the pod template replaces every replica.
             let mark = json!({names::RESTARTED: now().0.to_string()});
-            let body = json!({"spec": {"template": {"metadata": {"annotations": mark}}}});
+            let body = if job.api.is_of_kserve() {
+                json!({"spec": {"predictor": {"annotations": mark}}})
+            } else {
+                json!({"spec": {"template": {"metadata": {"annotations": mark}}}})
+            };
             server.merge(&path, &body).await?;
             return Ok("its replicas are replaced".to_owned());
         }
@@ -252,6 +257,13 @@ impl KubernetesScheduler {
             server.wait_for_change(&self.last_lists(), REREAD_INTERVAL).await;
         }
     }
+}
+
+/// Returns the path of the autoscaler of a Deployment; `None` if it has none.
+async fn autoscaler_of(server: &ApiServer, namespace: &str, name: &str) -> Result<Option<String>> {
+    let path =
+        format!("/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}");
+    Ok(server.get(&path).await?.map(|_| path))
 }
 
 /// Returns the error for an action on elements, which only the whole array has on Kubernetes.

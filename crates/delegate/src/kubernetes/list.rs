@@ -249,7 +249,7 @@ impl KubernetesScheduler {
         let kinds: Vec<(&'static JobApi, String)> = server.job_kinds().collect();
         let labels: BTreeSet<&str> = kinds.iter().map(|(api, _)| api.pod_label).collect();
         let of_kinds = kinds.iter().map(|(api, root)| {
-            let label = if api.is_service() { OF_MUSTER } else { "" };
+            let label = if api.is_of_muster_only() { OF_MUSTER } else { "" };
             list_anywhere(server, root, format!("{}{label}", api.plural))
         });
         let of_pods = labels.iter().map(|label| {

@@ -436,6 +436,7 @@ fn check_versions(server: &ApiServer, name: &str, objects: &[Value]) -> Result<(
         ))
         .hint(match api.kind {
             "RayJob" => "without `kubernetes: {kuberay: true}` it is a Job, which needs nothing; or an administrator installs KubeRay",
+            "InferenceService" => "without `kubernetes: {kserve: true}` it is a Deployment, which needs nothing; or an administrator installs KServe",
             _ => "several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it",
         }));
     }

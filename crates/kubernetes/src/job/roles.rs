@@ -50,6 +50,7 @@ pub fn roles(job: JobObject<'_>) -> Vec<JobRole> {
             vec![role("main", pods, &spec["template"])]
         }
         ("apps", _) => vec![role("main", 1, &spec["template"])],
+        ("serving.kserve.io", _) => vec![predictor(&spec["predictor"])],
         ("batch.volcano.sh", _) => list("tasks")
             .iter()
             .map(|task| {
@@ -88,6 +89,23 @@ pub fn roles(job: JobObject<'_>) -> Vec<JobRole> {
         ("ray.io", _) => ray_cluster(&spec["rayClusterSpec"]),
         _ => Vec::new(),
     }
+}
+
+/// Returns the role of a replica of an InferenceService. One that names a model in place of containers has the
+/// container of a runtime, with the resources of the model.
+fn predictor(predictor: &Value) -> JobRole {
+    let mut pod = json!({"metadata": {}, "spec": predictor.clone()});
+    for field in ["labels", "annotations"] {
+        if let Some(given) = predictor.get(field) {
+            pod["metadata"][field] = given.clone();
+        }
+    }
+    if !predictor["containers"].is_array() {
+        let resources = predictor["model"].get("resources").cloned().unwrap_or(json!({}));
+        pod["spec"]["containers"] =
+            json!([{"name": names::KSERVE_CONTAINER, "resources": resources}]);
+    }
+    role("main", 1, &pod)
 }
 
 /// Returns head and groups of workers; with the autoscaler as many as it keeps at least.

@@ -69,6 +69,11 @@ pub fn status(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> J
         let reason = Some(native("NoParallelism", text));
         return JobStatus { reason, ..plain(JobState::Held, "Active") };
     }
+    if job.is_stopped_service() && !are_active {
+        let text = format!("the annotation {} keeps it without replicas", names::KSERVE_STOP);
+        let reason = Some(native("Stopped", &text));
+        return JobStatus { reason, ..plain(JobState::Held, "Stopped") };
+    }
     if let Some((state, reason)) = volcano::passing(phase(object), are_active) {
         return JobStatus { reason, ..plain(state, phase(object)) };
     }
@@ -97,10 +102,20 @@ fn of_pods(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> JobS
         () => JobState::Pending,
     };
     let reason = match state {
-        JobState::Pending | JobState::Starting => Some(waiting_reason(tasks)),
+        JobState::Pending | JobState::Starting => {
+            Some(refused_replicas(job, tasks).unwrap_or_else(|| waiting_reason(tasks)))
+        }
         _ => None,
     };
     JobStatus { state, word: phase(job.object).to_owned(), reason, outcome: None }
+}
+
+/// Returns why KServe has made no replicas of an InferenceService; `None` for others, and if it has not said.
+fn refused_replicas(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Option<Reason> {
+    let is_without = job.api.is_of_kserve() && tasks.is_empty();
+    let said = condition(job.object, "PredictorReady").filter(|_| is_without)?;
+    let word = |field: &str| said[field].as_str().filter(|text| !text.is_empty());
+    Some(native(word("reason").unwrap_or("NotReady"), word("message")?))
 }
 
 /// Returns true if the controller has decided on the end, and pods may still be running.

@@ -484,7 +484,7 @@ fn a_service_runs_as_long_as_a_replica_does() {
         })
     };
     let pods = [replica("api-x-b", waiting("CrashLoopBackOff")), replica("api-x-a", running())];
-    let api = &APIS[7];
+    let api = &APIS[8];
     let shown = |pods: &[Value]| {
         super::view(
             JobObject { api, object: &deployment },
@@ -505,6 +505,39 @@ fn a_service_runs_as_long_as_a_replica_does() {
     let starting = shown(&pods[..1]);
     assert_eq!((starting.state, reason_of(&starting).0), (JobState::Starting, "CrashLoopBackOff"));
     assert_eq!(shown(&[]).state, JobState::Pending);
+}
+
+#[test]
+fn an_inference_service_is_one_of_pods_that_kserve_makes() {
+    let api = APIS.iter().find(|api| api.is_of_kserve()).unwrap();
+    let mut object = json!({
+        "metadata": {"name": "chat", "namespace": "team", "uid": "4", "annotations": {}},
+        "spec": {"predictor": {"minReplicas": 2, "model": {
+            "modelFormat": {"name": "vllm"}, "resources": {"limits": {"nvidia.com/gpu": 2}}}}},
+        "status": {"conditions": [{"type": "PredictorReady", "status": "False",
+            "reason": "ReconcileFailed", "message": "no runtime supports the model"}]},
+    });
+    let shown =
+        |object: &Value, pods: &[&Value]| super::view(JobObject { api, object }, pods, "team");
+    let view = shown(&object, &[]);
+    assert_eq!(view.state, JobState::Pending);
+    assert_eq!(reason_of(&view), ("ReconcileFailed", "no runtime supports the model"));
+    let service = view.service.unwrap();
+    assert_eq!((service.guaranteed, service.max, service.waiting, service.port), (2, 2, 2, None));
+    let replica = json!({
+        "metadata": {"name": "chat-predictor-a"}, "spec": {"nodeName": "n"},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "kserve-container", "state": running()}],
+        },
+    });
+    let view = shown(&object, &[&replica]);
+    let service = view.service.unwrap();
+    assert_eq!((view.state, view.gpus), (JobState::Running, GpuMilli(2000)));
+    assert_eq!((service.ready, service.active, service.waiting), (1, 1, 1));
+    object["metadata"]["annotations"]["serving.kserve.io/stop"] = "true".into();
+    let view = shown(&object, &[]);
+    assert_eq!((view.state, reason_of(&view).0), (JobState::Held, "Stopped"));
 }
 
 #[test]

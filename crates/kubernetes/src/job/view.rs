@@ -256,13 +256,20 @@ fn service(job: JobObject<'_>, replicas: Replicas, tasks: &[JobTask<'_>]) -> Ser
     let count = |path: &str| number_at(job.object, path).unwrap_or(0);
     let bound = tasks.iter().filter(|task| task.pod["spec"]["nodeName"].is_string()).count();
     let active = u32::try_from(bound).unwrap_or(u32::MAX);
-    let port = job.object.pointer("/spec/template/spec/containers/0/ports/0/containerPort");
+    // An InferenceService does not count its replicas.
+    let (pod, ready, wanted) = if job.api.is_of_kserve() {
+        let ready = tasks.iter().filter(|task| super::is_true(task.pod, "Ready")).count();
+        ("/spec/predictor", u32::try_from(ready).unwrap_or(u32::MAX), replicas.guaranteed)
+    } else {
+        ("/spec/template/spec", count("/status/readyReplicas"), count("/spec/replicas"))
+    };
+    let port = job.object.pointer(&format!("{pod}/containers/0/ports/0/containerPort"));
     ServiceView {
         guaranteed: replicas.guaranteed,
         max: replicas.max,
-        ready: count("/status/readyReplicas"),
+        ready,
         active,
-        waiting: count("/spec/replicas").saturating_sub(active),
+        waiting: wanted.saturating_sub(active),
         port: port.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok()),
     }
 }

@@ -109,6 +109,7 @@ fn variables(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> String {
         | JobKind::JobSet
         | JobKind::TrainJob
         | JobKind::Deployment
+        | JobKind::InferenceService
         | JobKind::RayJob => "JOB_COMPLETION_INDEX",
         JobKind::Volcano => "VC_TASK_INDEX",
     };

@@ -48,13 +48,20 @@ pub enum JobForm {
     TrainJob,
     /// RayJob of KubeRay, for a job of kind `ray`.
     RayJob,
+    /// InferenceService of KServe, for a service.
+    InferenceService,
 }
 
 impl JobForm {
-    /// Returns the form of a job with these options: one that asks for KubeRay is a RayJob.
+    /// Returns the form of a job with these options: one that asks for KubeRay is a RayJob, and one that asks for
+    /// KServe an InferenceService.
     #[must_use]
     pub fn with(self, options: &KubernetesOptions) -> Self {
-        if self == Self::Simplest && options.is_kuberay { Self::RayJob } else { self }
+        match self {
+            Self::Simplest if options.is_kuberay => Self::RayJob,
+            Self::Simplest if options.is_kserve => Self::InferenceService,
+            _ => self,
+        }
     }
 }
 
@@ -142,6 +149,7 @@ pub fn main_object(input: &RenderInput<'_>) -> String {
         JobKind::JobSet => "jobset",
         JobKind::Volcano => "vcjob",
         JobKind::Deployment => "deployment",
+        JobKind::InferenceService => "inferenceservice",
         JobKind::TrainJob => "trainjob",
         JobKind::RayJob => "rayjob",
     };
@@ -165,6 +173,8 @@ enum JobKind {
     Volcano,
     /// Deployment, whose pods are the replicas of a service.
     Deployment,
+    /// InferenceService of `serving.kserve.io`, which makes a Deployment.
+    InferenceService,
     /// TrainJob of `trainer.kubeflow.org`, which becomes a JobSet of one role.
     TrainJob,
     /// RayJob of `ray.io`, which makes a RayCluster.
@@ -207,7 +217,10 @@ impl<'a> JobShape<'a> {
         }
         let restarts_whole = input.spec.restart.on_failure && first_pod > 1;
         let kind = match input.scheduler {
-            _ if matches!(input.spec.kind, WorkloadKind::Service(_)) => JobKind::Deployment,
+            _ if matches!(input.spec.kind, WorkloadKind::Service(_)) => match input.form {
+                JobForm::InferenceService => JobKind::InferenceService,
+                JobForm::Simplest | JobForm::TrainJob | JobForm::RayJob => JobKind::Deployment,
+            },
             _ if input.form == JobForm::TrainJob => JobKind::TrainJob,
             _ if input.form == JobForm::RayJob => JobKind::RayJob,
             GangScheduler::Volcano => JobKind::Volcano,
@@ -243,7 +256,9 @@ impl<'a> JobShape<'a> {
         let role = &role.name;
         match self.kind {
             // The addresses of a RayJob are KubeRay's.
-            JobKind::Job | JobKind::Deployment | JobKind::RayJob => format!("{name}-0.{name}"),
+            JobKind::Job | JobKind::Deployment | JobKind::InferenceService | JobKind::RayJob => {
+                format!("{name}-0.{name}")
+            }
             JobKind::JobSet | JobKind::TrainJob => format!("{name}-{role}-0-0.{name}"),
             JobKind::Volcano => format!("{name}-{role}-0.{name}"),
         }

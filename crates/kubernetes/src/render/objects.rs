@@ -27,7 +27,7 @@ pub(super) fn all(job: &JobShape<'_>) -> Vec<Value> {
             object(job, "jobset.x-k8s.io/v1alpha2", "JobSet", started_by(job, job_set(job)))
         }
         JobKind::Volcano => object(job, "batch.volcano.sh/v1alpha1", "Job", volcano(job)),
-        JobKind::TrainJob | JobKind::RayJob | JobKind::Deployment => {
+        JobKind::TrainJob | JobKind::RayJob | JobKind::Deployment | JobKind::InferenceService => {
             unreachable!("it has objects of its own")
         }
     };
@@ -45,7 +45,10 @@ pub(super) fn object(job: &JobShape<'_>, version: &str, kind: &str, spec: Value)
         GangScheduler::Kai => names::KAI_QUEUE,
         GangScheduler::Volcano | GangScheduler::PodGroups | GangScheduler::None => "",
     };
-    let is_main = matches!(kind, "Job" | "JobSet" | "Deployment" | "TrainJob" | "RayJob");
+    let is_main = matches!(
+        kind,
+        "Job" | "JobSet" | "Deployment" | "InferenceService" | "TrainJob" | "RayJob"
+    );
     let annotations = if is_main { annotations(job) } else { Map::new() };
     if let Some(queue) = queue(job).filter(|_| is_main && !queue_label.is_empty()) {
         labels.insert(queue_label.to_owned(), queue.into());

@@ -45,7 +45,7 @@ pub(super) fn share_annotation(scheduler: GangScheduler) -> Option<&'static str>
 fn labels(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     let mut labels = json!({names::JOB: job.name, names::ROLE: role.name});
     // Replicas are no gang, whose object would name the queue for all.
-    if job.kind == JobKind::Deployment
+    if job.service().is_some()
         && job.input.scheduler == GangScheduler::Muster
         && let Some(queue) = job.queue()
     {
@@ -59,7 +59,7 @@ fn annotations(job: &JobShape<'_>) -> Map<String, Value> {
     let given = job.input.options.annotations.iter();
     let mut annotations: Map<String, Value> =
         given.map(|(name, value)| (name.to_string(), json!(**value))).collect();
-    if job.kind == JobKind::Deployment
+    if job.service().is_some()
         && job.input.scheduler == GangScheduler::Volcano
         && let Some(queue) = job.queue()
     {
@@ -102,7 +102,7 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
             spec.checkpoint.map_or(spec.grace, |checkpoint| checkpoint.lead.max(spec.grace)).0.div_ceil(1000),
     });
     let mut set = |name: &str, value: Value| pod[name] = value;
-    if job.kind == JobKind::Deployment {
+    if job.service().is_some() {
         set("restartPolicy", json!("Always"));
     }
     match job.input.scheduler {
@@ -117,7 +117,7 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     if job.kind == JobKind::Job && job.pods() > 1 {
         set("subdomain", json!(job.name));
     }
-    if let Some(limit) = spec.time_limit.filter(|_| job.kind != JobKind::Deployment) {
+    if let Some(limit) = spec.time_limit.filter(|_| job.service().is_none()) {
         set("activeDeadlineSeconds", json!(limit.0.div_ceil(1000)));
     }
     if let Some(copier) = files::files_container(job, resources(job, role)) {

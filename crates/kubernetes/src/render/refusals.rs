@@ -105,7 +105,7 @@ fn environment(input: &RenderInput<'_>, refuse: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// Refuses services that no Deployment can be.
+/// Refuses services that neither a Deployment nor an InferenceService can be.
 fn replicas(input: &RenderInput<'_>, service: &Service, refuse: &mut impl FnMut(&str, &str)) {
     let spec = input.spec;
     let replicas = service.replicas;

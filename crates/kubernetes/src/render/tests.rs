@@ -512,6 +512,21 @@ fn a_service_is_a_deployment_with_an_address_and_an_autoscaler() {
 }
 
 #[test]
+fn a_service_that_asks_for_kserve_is_an_inference_service() {
+    let spec = service(Replicas { guaranteed: 2, max: 6 });
+    let run = TaskCommand::Script("vllm serve".to_owned());
+    let commands = spec.groups.iter().map(|group| (Arc::clone(&group.name), run.clone())).collect();
+    let options = KubernetesOptions { is_kserve: true, ..options() };
+    let input = RenderInput {
+        form: JobForm::default().with(&options),
+        scheduler: GangScheduler::Muster,
+        ..RenderInput::plain(&spec, &commands, &options)
+    };
+    assert_eq!(main_object(&input), "inferenceservice/one");
+    insta::assert_snapshot!(yaml(&render(&input).unwrap().objects));
+}
+
+#[test]
 fn a_notebook_is_a_job_of_one_pod() {
     let notebook = |job: &mut JobSpec| job.kind = WorkloadKind::Notebook(Notebook { idle: None });
     check_warned(notebook, GangScheduler::Muster, "`idle` is ignored");

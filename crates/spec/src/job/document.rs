@@ -354,6 +354,9 @@ document! {
         /// Run a job of `kind: ray` as a RayJob of KubeRay. By default it is a Job, which needs
         /// nothing in the cluster.
         "kuberay" kuberay: Flag,
+        /// Run a service as an InferenceService of KServe. By default it is a Deployment, which needs
+        /// nothing in the cluster.
+        "kserve" kserve: Flag,
         /// Annotations of its pods: `{example.com/team: vision}`.
         "annotations" annotations: Named<Text>,
     }

@@ -8,7 +8,7 @@ use muster_model::kubernetes::{
 };
 
 use crate::diagnostic::{Problem, Problems};
-use crate::field::{Located, OneOrMany, Text};
+use crate::field::{Flag, Located, OneOrMany, Text};
 use crate::job::document::{JobDocument, KubernetesDocument};
 use crate::source::Place;
 
@@ -59,7 +59,8 @@ fn options(
         scheduler: scheduler(written, problems),
         priority_class: one(&written.priority_class, "priority-class", problems),
         runtime_class: one(&written.runtime_class, "runtime-class", problems),
-        is_kuberay: kuberay(job, written, problems),
+        is_kuberay: for_kind(job, &written.kuberay, &KUBERAY, problems),
+        is_kserve: for_kind(job, &written.kserve, &KSERVE, problems),
         annotations: annotations
             .map(|item| (item.name.as_str().into(), item.value.0.as_str().into()))
             .collect(),
@@ -128,14 +129,32 @@ fn has_password(url: &str) -> bool {
     authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
 }
 
-/// Returns true for a Ray cluster that KubeRay makes.
-fn kuberay(job: &JobDocument, written: &KubernetesDocument, problems: &mut Problems) -> bool {
-    let Some(flag) = written.kuberay.as_ref().filter(|flag| flag.value.0) else { return false };
-    if job.kind.as_ref().is_none_or(|kind| kind.value.0 != "ray") {
+/// Flag that has another controller run a job of one kind.
+struct ControllerFlag {
+    name: &'static str,
+    kind: &'static str,
+    label: &'static str,
+}
+
+const KUBERAY: ControllerFlag =
+    ControllerFlag { name: "kuberay", kind: "ray", label: "KubeRay runs Ray clusters only" };
+const KSERVE: ControllerFlag =
+    ControllerFlag { name: "kserve", kind: "service", label: "KServe runs services only" };
+
+/// Returns the value of a flag; true is a problem for a job of another kind.
+fn for_kind(
+    job: &JobDocument,
+    written: &Option<Located<Flag>>,
+    flag: &ControllerFlag,
+    problems: &mut Problems,
+) -> bool {
+    let Some(written) = written.as_ref().filter(|flag| flag.value.0) else { return false };
+    let ControllerFlag { name, kind, label } = flag;
+    if job.kind.as_ref().is_none_or(|written| written.value.0 != *kind) {
         problems.add(
-            Problem::new("`kuberay` needs `kind: ray`")
-                .at(flag.key, "KubeRay runs Ray clusters only")
-                .hint("add `kind: ray`, or remove it".to_owned()),
+            Problem::new(format!("`{name}` needs `kind: {kind}`"))
+                .at(written.key, *label)
+                .hint(format!("add `kind: {kind}`, or remove it")),
         );
     }
     true

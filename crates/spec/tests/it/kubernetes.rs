@@ -50,6 +50,7 @@ kubernetes:
         priority_class: Some("high".into()),
         runtime_class: Some("nvidia".into()),
         is_kuberay: true,
+        is_kserve: false,
         annotations: [("example.com/team".into(), "vision".into())].into(),
     };
     assert_eq!(check(text).unwrap()[0].kubernetes, expected);
@@ -127,6 +128,7 @@ fn values_that_cannot_be_a_name_or_a_path_are_rejected() {
         "`kuberay` needs `kind: ray`",
         "KubeRay runs Ray clusters only",
     );
+    check_rejected("kserve: true", "`kserve` needs `kind: service`", "KServe runs services only");
     check_rejected("scheduler: kay", "`scheduler: kay` is unknown", "no scheduler of gangs");
     let text = complaint("run: a\nkubernetes: {serviceAccountName: x}\n");
     assert!(text.contains("service-account"), "{text}");

@@ -152,6 +152,7 @@ fn options() -> impl Strategy<Value = KubernetesOptions> {
             send: None,
             git: None,
             is_kuberay: false,
+            is_kserve: false,
             scheduler: None,
         }
     })
