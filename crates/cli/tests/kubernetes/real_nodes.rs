@@ -3,6 +3,7 @@
 
 mod claims;
 mod conformance;
+mod disruptions;
 mod exported_job;
 mod gangs;
 mod installation;

@@ -13,6 +13,7 @@ use muster_model::{Array, JobId, Replicas};
 use serde_json::{Value, json};
 
 use super::list::FoundJob;
+use super::server::ApiServer;
 use super::{KubernetesScheduler, REREAD_INTERVAL, RequestError, Result};
 use crate::route::now;
 
@@ -125,7 +126,7 @@ impl KubernetesScheduler {
         let mut body = json!({"metadata": {"annotations": {names::REPLICAS: written}}});
         if found.key.api.is_of_kserve() {
             body["spec"] = json!({"predictor": limits});
-        } else if let Some(autoscaler) = autoscaler_of(&server, found.key.namespace, name).await? {
+        } else if let Some(autoscaler) = autoscaler_of(server, &found.key.namespace, name).await? {
             server.merge(&autoscaler, &json!({"spec": limits})).await?;
         } else if guaranteed < max {
             return Err(RequestError::refused(format!(

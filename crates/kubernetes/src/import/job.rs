@@ -9,6 +9,7 @@ use super::object::ImportedObject;
 use super::pod::PodTemplate;
 use super::train_job::{self, ResolvedTrainJob};
 use super::{kubeflow, metadata, mpi, ray, services, volcano};
+use crate::render::disruptions_ignored;
 
 /// Kinds of objects that are jobs.
 pub(super) const KINDS: [&str; 14] = [
@@ -187,6 +188,10 @@ fn job_ending(object: &mut ImportedObject, spec: &str, found: &mut FoundJob) {
         &format!("{spec}/ttlSecondsAfterFinished"),
         "ended jobs are kept as their site says; those of `muster run` on Kubernetes for a week",
     );
+    let policy = format!("{spec}/podFailurePolicy");
+    if found.draft.pods() == 1 && object.get(&policy) == Some(&disruptions_ignored()) {
+        object.field(&policy, "a task that the cluster ends starts again");
+    }
     object.near(&format!("{spec}/podReplacementPolicy"), "a task starts again when it has ended");
     for field in ["selector", "manualSelector"] {
         object.field(&format!("{spec}/{field}"), "set by the cluster");

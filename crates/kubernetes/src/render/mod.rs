@@ -18,6 +18,7 @@ mod train_job;
 pub(crate) use command::own_program;
 pub(crate) use files::{COPY, SENT, WORKDIR, is_copier};
 pub(crate) use git::{CREDENTIALS, fetched_source};
+pub(crate) use objects::disruptions_ignored;
 pub(crate) use ray_job::{has_token, version_of_image};
 
 use std::collections::BTreeMap;

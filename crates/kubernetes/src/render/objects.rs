@@ -170,11 +170,16 @@ fn batch_job(job: &JobShape<'_>, role: &Role<'_>) -> Value {
             "completions": count,
             "parallelism": array.max_running.map_or(count, |most| most.min(count)),
             "backoffLimitPerIndex": restarts,
+            "podFailurePolicy": disruptions_ignored(),
             "template": template,
         });
     }
     if job.pods() == 1 {
-        return json!({"backoffLimit": restarts, "template": template});
+        return json!({
+            "backoffLimit": restarts,
+            "podFailurePolicy": disruptions_ignored(),
+            "template": template,
+        });
     }
     // A gang whose pod fails has failed as a whole; a JobSet restarts it as a whole.
     json!({
@@ -184,6 +189,14 @@ fn batch_job(job: &JobShape<'_>, role: &Role<'_>) -> Value {
         "backoffLimit": 0,
         "template": template,
     })
+}
+
+/// Returns the policy by which a pod that the cluster ends (preempted, drained, or its node lost) starts again and does
+/// not count as a failure (ADR 0066). Only for pods
+/// that no other one waits for.
+pub(crate) fn disruptions_ignored() -> Value {
+    let disrupted = json!({"type": "DisruptionTarget", "status": "True"});
+    json!({"rules": [{"action": "Ignore", "onPodConditions": [disrupted]}]})
 }
 
 fn job_set(job: &JobShape<'_>) -> Value {

@@ -202,6 +202,13 @@ fn an_array_is_a_list_of_independent_pods() {
         "{command}"
     );
     assert!(command.contains("RANK=0 WORLD_SIZE=1"), "{command}");
+    // What the cluster ends starts again; in a gang the others would wait for it.
+    let policy = &job["spec"]["podFailurePolicy"]["rules"];
+    assert_eq!(policy[0]["action"], "Ignore");
+    let single = &objects(&one_pod(), GangScheduler::None)[0]["spec"];
+    assert_eq!(&single["podFailurePolicy"]["rules"], policy);
+    let gang = objects(&train(), GangScheduler::Kueue);
+    assert!(gang.iter().all(|object| object["spec"].get("podFailurePolicy").is_none()));
 }
 
 /// Checks the reasons for which a job of one pod is refused, after a change.
