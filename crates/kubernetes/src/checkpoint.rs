@@ -2,6 +2,7 @@
 //! its lines mean.
 
 use muster_model::{Checkpoint, CheckpointTo};
+use serde_json::{Value, json};
 
 /// Script that the shell of the container runs; [`arguments`] follow it.
 pub const SCRIPT: &str = include_str!("checkpoint.sh");
@@ -48,6 +49,30 @@ pub fn arguments(checkpoint: Checkpoint, nth: u32) -> [String; 4] {
     };
     let seconds = checkpoint.lead.0.div_ceil(1000);
     [checkpoint.signal.to_string(), to.to_owned(), seconds.to_string(), file(nth)]
+}
+
+/// Signal that a container gets anyway when it is stopped.
+const SIGTERM: i32 = 15;
+
+/// Name of the hook's shell, by which an import finds it.
+const HOOK: &str = "muster-checkpoint";
+
+/// Returns the hook that has the `nth` container of a pod save before it is stopped, as when it is preempted or its node
+/// drained; `None` where SIGTERM asks for it.
+pub(crate) fn hook(checkpoint: Checkpoint, nth: u32) -> Option<Value> {
+    if checkpoint.signal == SIGTERM {
+        return None;
+    }
+    let words = ["/bin/sh", "-c", SCRIPT, HOOK].map(str::to_owned);
+    let words: Vec<String> =
+        words.into_iter().chain(arguments(checkpoint, nth)).chain(["ending".to_owned()]).collect();
+    Some(json!({"preStop": {"exec": {"command": words}}}))
+}
+
+/// Returns the seconds that such a hook waits at most; `None` for another one.
+pub(crate) fn hook_secs(lifecycle: &Value) -> Option<u64> {
+    let words = lifecycle.pointer("/preStop/exec/command")?;
+    (words[3] == HOOK).then(|| words[6].as_str()?.parse().ok()).flatten()
 }
 
 #[cfg(test)]

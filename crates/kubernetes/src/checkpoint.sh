@@ -1,12 +1,13 @@
 # Sends a checkpoint signal to the processes of this container that handle it, and waits until the job writes to its file. Arguments:
-# number of the signal, which processes get it (handlers, outermost, all), seconds, file. Needs a shell and the usual small programs.
-# Each process gets the signal once; those that install a handler later get it then.
+# number of the signal, which processes get it (handlers, outermost, all), seconds, file, and perhaps `ending`. Needs a shell and the usual
+# small programs. Each process gets the signal once; those that install a handler later get it then. With `ending` the container is being
+# stopped: that waits no longer for a job of which no process has got the signal, or none of these is left.
 
 LC_ALL=C
 export LC_ALL
 # The caller may leave; the request goes on.
 trap '' PIPE
-signal=$1 to=$2 file=$4
+signal=$1 to=$2 file=$4 mode=${5:-}
 own=$(readlink /proc/self/ns/mnt)
 [ -n "$own" ] || {
     echo "error the image has no readlink"
@@ -110,7 +111,16 @@ send() {
     done
 }
 
-pids='' reached='' blocked_before='' count=0 told='' pause=1 left=0
+# Returns 0 if a process that has got the signal was there at the last look.
+is_saving() {
+    for pid in $pids; do
+        eval "start=\$start_$pid"
+        case $reached in *" $pid:$start "*) return 0 ;; esac
+    done
+    return 1
+}
+
+pids='' reached='' blocked_before='' count=0 told='' pause=1 left=0 looks=0
 while :; do
     if [ "$left" -eq 0 ]; then
         look
@@ -119,8 +129,8 @@ while :; do
             told=$count
             echo "sent $count"
         fi
-        left=$pause
-        [ "$pause" -ge 8 ] || pause=$((pause * 2))
+        left=$pause looks=$((looks + 1))
+        [ "$mode" = ending ] || [ "$pause" -ge 8 ] || pause=$((pause * 2))
     fi
     if [ -s "$file" ]; then
         # What is written together is read together.
@@ -128,6 +138,8 @@ while :; do
         echo "saved $(tail -n 1 "$file" | tr -d '\000\r')"
         exit 0
     fi
+    # Whether a process waits for the signal shows at the second look.
+    [ "$mode" != ending ] || [ "$looks" -lt 2 ] || is_saving || exit 0
     [ "$(date +%s)" -lt "$deadline" ] || exit 0
     sleep 0.2 2>/dev/null || sleep 1
     left=$((left - 1))

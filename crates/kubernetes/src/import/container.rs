@@ -6,7 +6,7 @@ use super::command::expand;
 use super::draft::{JobDraft, TaskDraft};
 use super::object::ImportedObject;
 use super::reasons::{DIFFERS, SECRET};
-use crate::quantity;
+use crate::{checkpoint, quantity};
 
 /// Resource of NVIDIA's device plugin, the default of a job.
 const NVIDIA: &str = "nvidia.com/gpu";
@@ -33,6 +33,11 @@ pub(super) fn read(
     resources(object, at, job, &mut task);
     variables(object, at, job, is_first);
     mounts(object, at, spec, job);
+    let lifecycle = format!("{at}/lifecycle");
+    if let Some(secs) = object.get(&lifecycle).and_then(checkpoint::hook_secs) {
+        job.saving_secs = secs;
+        object.field(&lifecycle, "checkpoint");
+    }
     let mut one = |field: &str, target: &str, slot: &mut Option<String>| {
         let at = format!("{at}/{field}");
         let Some(text) = object.text(&at, target) else { return };

@@ -31,7 +31,9 @@ pub(super) struct JobDraft {
     pub(super) is_held: bool,
     pub(super) checkpoint: Option<Checkpoint>,
     pub(super) workdir: Option<String>,
+    /// Time that its pods have to end, of which they may take [`Self::saving_secs`] to save before they are told.
     pub(super) grace_secs: Option<u64>,
+    pub(super) saving_secs: u64,
     /// Highest number of restarts.
     pub(super) restarts: Option<u64>,
     pub(super) labels: Vec<(String, String)>,
@@ -135,6 +137,14 @@ pub(super) struct GitDraft {
 }
 
 impl JobDraft {
+    /// Returns the time between SIGTERM and SIGKILL in seconds; `None` for the default.
+    fn grace(&self) -> Option<u64> {
+        // The default of Kubernetes as well.
+        const DEFAULT: u64 = 30;
+        let secs = self.grace_secs?.saturating_sub(self.saving_secs);
+        (secs != DEFAULT).then_some(secs)
+    }
+
     /// Returns the number of pods that start together; of a service, those of a replica.
     pub(super) fn pods(&self) -> u64 {
         self.groups.iter().map(|group| group.pods).sum()
@@ -184,7 +194,7 @@ impl JobDraft {
         fields.text("begin", self.begin.as_deref());
         fields.value("hold", self.is_held.then(|| true.into()));
         fields.value("checkpoint", self.checkpoint.map(checkpoint));
-        fields.text("grace", self.grace_secs.map(seconds).as_deref());
+        fields.text("grace", self.grace().map(seconds).as_deref());
         fields.value("restart", self.restarts.map(Value::from));
         fields.map("labels", &self.labels);
         fields.list("exclude", &self.exclude);

@@ -164,8 +164,7 @@ fn ending(object: &mut ImportedObject, spec: &str, job: &mut JobDraft) {
     }
     let grace = format!("{spec}/terminationGracePeriodSeconds");
     if let Some(secs) = object.number(&grace, "grace") {
-        // The default of both.
-        job.grace_secs = Some(secs).filter(|secs| *secs != 30);
+        job.grace_secs = Some(secs);
     }
     object.field(&format!("{spec}/restartPolicy"), "restart");
 }

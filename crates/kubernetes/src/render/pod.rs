@@ -10,7 +10,7 @@ use muster_model::kubernetes::EnvSource;
 use super::command::{command, literal};
 use super::{GangScheduler, JobKind, JobShape, Role};
 use super::{files, secret};
-use crate::{gpu_share, names};
+use crate::{checkpoint, gpu_share, names};
 
 /// Resource of NVIDIA's device plugin.
 pub const NVIDIA: &str = "nvidia.com/gpu";
@@ -92,14 +92,19 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     let options = job.input.options;
     let containers: Vec<Value> =
         (0..role.tasks_per_pod).map(|task| container(job, role, task)).collect();
+    let grace = match spec.checkpoint {
+        // Time to save, and then to end.
+        Some(checkpoint) if checkpoint_hook(job, 0).is_some() => checkpoint.lead + spec.grace,
+        Some(checkpoint) => checkpoint.lead.max(spec.grace),
+        None => spec.grace,
+    };
     let mut pod = json!({
         "restartPolicy": "Never",
         // So that no program is process 1, which SIGTERM does not end unless it handles it.
         "shareProcessNamespace": true,
         "containers": containers,
         // Time to save before SIGKILL, also where a scheduler preempts the pod.
-        "terminationGracePeriodSeconds":
-            spec.checkpoint.map_or(spec.grace, |checkpoint| checkpoint.lead.max(spec.grace)).0.div_ceil(1000),
+        "terminationGracePeriodSeconds": grace.0.div_ceil(1000),
     });
     let mut set = |name: &str, value: Value| pod[name] = value;
     if job.service().is_some() {
@@ -193,6 +198,9 @@ fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
     if let Some(workdir) = files::workdir(job) {
         set("workingDir", json!(workdir));
     }
+    if let Some(hook) = checkpoint_hook(job, task) {
+        set("lifecycle", hook);
+    }
     let mut mounts: Vec<Value> = files::mount(job).into_iter().collect();
     if has_shared_memory(job, role) {
         mounts.push(json!({"name": "shm", "mountPath": "/dev/shm"}));
@@ -208,6 +216,13 @@ fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
         set("volumeMounts", mounts.into());
     }
     container
+}
+
+/// Returns the hook by which a task saves before its pod is stopped; `None` for a job without checkpoints, and for a
+/// RayJob, whose program may run in another pod.
+fn checkpoint_hook(job: &JobShape<'_>, task: u32) -> Option<Value> {
+    let checkpoint = job.input.spec.checkpoint.filter(|_| job.kind != JobKind::RayJob)?;
+    checkpoint::hook(checkpoint, task)
 }
 
 /// Nodes with GPUs are often tainted with their resource, to keep other pods away.

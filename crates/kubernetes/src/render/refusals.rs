@@ -342,7 +342,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     }
     if spec.checkpoint.is_some() && !is_ray_job {
         warnings.push(
-            "`checkpoint`: Kubernetes sends SIGTERM before it ends a pod, and no other signal; the time to save is its grace period. `muster checkpoint` sends the signal on request; $MUSTER_LAST_CHECKPOINT is not set"
+            "`checkpoint`: the signal is sent before a pod is stopped (`preStop`), also by `muster cancel`, and by `muster checkpoint`; before the time limit only SIGTERM. $MUSTER_LAST_CHECKPOINT is not set"
                 .to_owned(),
         );
     }

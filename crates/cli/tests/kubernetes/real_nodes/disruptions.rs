@@ -1,4 +1,4 @@
-//! Jobs whose pod the cluster ends: one that no other pod waits for starts again.
+//! Jobs whose pod the cluster ends: it saves before, and one that no other pod waits for starts again.
 
 use std::fs;
 
@@ -8,20 +8,21 @@ use super::target::{KubernetesTarget, submit};
 use crate::cluster::until;
 use crate::conform::JobPlace;
 
-/// Returns a job with all GPUs of a node, which notes its start and ends once the test lets it.
-fn job(place: &KubernetesTarget, name: &str, priority: &str) -> String {
+/// Returns a job with all GPUs of a node, which notes its starts and its SIGTERM, and ends once the test lets it. `more` are
+/// lines of the job file, and `before` commands of its program.
+fn job(place: &KubernetesTarget, name: &str, priority: &str, [more, before]: [&str; 2]) -> String {
     let folder = place.folder();
     let folder = folder.display();
     format!(
-        "name: {name}\ngpus: 4\ngrace: 1s\nlabels: {{kubernetes.io/hostname: node1}}\nrun: |\n  \
-         echo started >> {folder}/{name}\n  until [ -e {folder}/{name}-may-end ]; do usleep 50000; done\n\
+        "name: {name}\ngpus: 4\ngrace: 1s\nlabels: {{kubernetes.io/hostname: node1}}\n{more}run: |\n  \
+         log={folder}/{name}\n  trap 'echo ended >> $log; exit 1' TERM\n  {before}\n  echo started >> $log\n  \
+         until [ -e $log-may-end ]; do usleep 50000; done\n\
          kubernetes: {{scheduler: none, priority-class: {priority}, volumes: ['shared:{folder}']}}\n"
     )
 }
 
-#[test]
-#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
-fn a_preempted_job_of_one_pod_starts_again() {
+/// Returns a namespace, and the priority classes `disrupted` and `urgent`.
+fn target() -> KubernetesTarget {
     let place = KubernetesTarget::without_scheduler();
     for (name, value) in [("disrupted", 1), ("urgent", 1000)] {
         let class = json!({
@@ -32,22 +33,51 @@ fn a_preempted_job_of_one_pod_starts_again() {
         });
         place.namespace.cluster().kubectl_with(&["apply", "--filename=-"], &class.to_string());
     }
-    let starts = |name: &str| {
-        let text = fs::read_to_string(place.folder().join(name)).unwrap_or_default();
-        text.lines().count()
-    };
+    place
+}
+
+/// Returns what a job has noted.
+fn noted(place: &KubernetesTarget, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(place.folder().join(name)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn let_end(place: &KubernetesTarget, name: &str) {
+    fs::write(place.folder().join(format!("{name}-may-end")), "").unwrap();
+    assert_eq!(place.call(&["wait", name]).0, 0);
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_preempted_job_of_one_pod_starts_again() {
+    let place = target();
     // 1. It has no restarts, and gives way to an urgent one.
-    submit(&place, &job(&place, "low", "disrupted"));
-    until("it runs", || starts("low") == 1);
-    submit(&place, &job(&place, "high", "urgent"));
-    until("the urgent one runs in its place", || starts("high") == 1);
+    submit(&place, &job(&place, "low", "disrupted", ["", ""]));
+    until("it runs", || noted(&place, "low") == ["started"]);
+    submit(&place, &job(&place, "high", "urgent", ["", ""]));
+    until("the urgent one runs in its place", || noted(&place, "high") == ["started"]);
     let shown =
         || -> Value { serde_json::from_str(&place.ok(&["show", "low", "--json"])).unwrap() };
     until("it waits again", || shown()["state"] == "pending");
     // 2. It runs from its start once there is room, and ends well.
-    fs::write(place.folder().join("high-may-end"), "").unwrap();
-    assert_eq!(place.call(&["wait", "high"]).0, 0);
-    until("it runs again", || starts("low") == 2);
-    fs::write(place.folder().join("low-may-end"), "").unwrap();
-    assert_eq!(place.call(&["wait", "low"]).0, 0);
+    let_end(&place, "high");
+    until("it runs again", || noted(&place, "low") == ["started", "ended", "started"]);
+    let_end(&place, "low");
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_preempted_job_is_asked_to_save_before_it_is_stopped() {
+    let place = target();
+    let more = "checkpoint: {signal: USR1, grace: 60s}\n";
+    let saves = "trap 'echo saved >> $log; echo 1 >> $MUSTER_CHECKPOINT_FILE' USR1";
+    submit(&place, &job(&place, "low", "disrupted", [more, saves]));
+    until("it runs", || noted(&place, "low") == ["started"]);
+    submit(&place, &job(&place, "high", "urgent", ["", ""]));
+    // Long before the 60 seconds are over, as it acknowledges.
+    until("the urgent one runs in its place", || noted(&place, "high") == ["started"]);
+    assert_eq!(noted(&place, "low"), ["started", "saved", "ended"]);
+    let_end(&place, "high");
+    until("it runs again", || noted(&place, "low").len() == 4);
+    let_end(&place, "low");
 }
