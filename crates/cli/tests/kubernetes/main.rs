@@ -23,6 +23,7 @@ mod import;
 mod init_queues;
 mod inventory;
 mod jobs;
+mod kserve;
 mod kueue;
 mod peers;
 mod pod_watch;
