@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::cluster::KubernetesTestCluster;
 use super::daemon::KubernetesDaemon;
-use super::peers::{self, PEERS, Peer};
+use super::peers::{self, Peer};
 use super::probe;
 use crate::cargo;
 use crate::test_cluster::process::Signal;
@@ -49,9 +49,10 @@ impl BenchOptions {
         for word in words {
             match word.split_once('=') {
                 None if *word == "--quick" => options.is_quick = true,
-                None if *word == "--peers" => options.peers = PEERS.iter().collect(),
+                None if *word == "--peers" => options.peers = peers::schedulers().collect(),
                 Some(("--peers", names)) => {
-                    options.peers = names.split(',').map(peers::named).collect::<Result<_>>()?;
+                    options.peers =
+                        names.split(',').map(peers::scheduler_named).collect::<Result<_>>()?;
                 }
                 _ => bail!("unknown option: {word}\nhint: cargo xtask kubernetes help"),
             }
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(names(&[]), (false, vec![]));
         assert_eq!(names(&["--peers", "--quick"]), (true, vec!["volcano", "kueue", "kai"]));
         assert_eq!(names(&["--peers=kai,volcano"]), (false, vec!["kai", "volcano"]));
-        for word in ["--peer", "--peers=slurm", "--quick=yes"] {
+        for word in ["--peer", "--peers=slurm", "--peers=kuberay", "--quick=yes"] {
             assert!(BenchOptions::parse(&[word]).is_err(), "{word}");
         }
     }

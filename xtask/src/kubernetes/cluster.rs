@@ -13,6 +13,9 @@ use crate::test_cluster::{command, folder};
 /// Address of the API server, which only the namespace has.
 pub const API_ADDRESS: &str = "10.98.0.1";
 
+/// Port of the API server: that of its Service, whose address it has, too.
+pub const API_PORT: u16 = 443;
+
 /// A test cluster, running or not.
 pub struct KubernetesTestCluster {
     dir: PathBuf,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::audit;
-use super::cluster::{API_ADDRESS, KubernetesTestCluster};
+use super::cluster::{API_ADDRESS, API_PORT, KubernetesTestCluster};
 use super::job_set;
 use super::node::RealNode;
 use super::node::programs::NodeProgram;
@@ -180,7 +180,7 @@ fn api_server(options: &ClusterOptions) -> String {
                  --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group \
                  --requestheader-extra-headers-prefix=X-Remote-Extra-";
     format!(
-        "--etcd-servers=http://127.0.0.1:2379 --bind-address=0.0.0.0 --advertise-address={API_ADDRESS} --secure-port=6443 \
+        "--etcd-servers=http://127.0.0.1:2379 --bind-address=0.0.0.0 --advertise-address={API_ADDRESS} --secure-port={API_PORT} \
          --service-cluster-ip-range=10.96.0.0/24 {SERVER} --client-ca-file={{dir}}/pki/ca.crt {proxy} \
          --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true \
          --service-account-issuer=https://kubernetes.default.svc \

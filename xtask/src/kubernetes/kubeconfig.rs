@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::cluster::{API_ADDRESS, KubernetesTestCluster};
+use super::cluster::{API_ADDRESS, API_PORT, KubernetesTestCluster};
 
 /// Lifetime of the token of a service account, longer than any test.
 const TOKEN_LIFETIME: &str = "24h";
@@ -31,7 +31,7 @@ pub fn text(cluster: &KubernetesTestCluster, credentials: &Credentials<'_>) -> S
     format!(
         "apiVersion: v1\n\
          kind: Config\n\
-         clusters: [{{name: test, cluster: {{server: \"https://{API_ADDRESS}:6443\", certificate-authority: {pki}/ca.crt}}}}]\n\
+         clusters: [{{name: test, cluster: {{server: \"https://{API_ADDRESS}:{API_PORT}\", certificate-authority: {pki}/ca.crt}}}}]\n\
          users: [{{name: user, user: {{{user}}}}}]\n\
          contexts: [{{name: test, context: {{cluster: test, user: user}}}}]\n\
          current-context: test\n"

@@ -51,14 +51,14 @@ usage: cargo xtask kubernetes <command>
   start|stop|kill NAME [DIR]     control one program: etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
                                  fake-kubelet; coredns, kubelet-node1, containerd-node1, fake-gpus-node1 and so on of real nodes;
                                  or a whole node, node1 to nodeN: a real one loses all its processes; jobset, the controller
-                                 of JobSets, which `up` does not start. `start` also takes volcano, kueue or kai, which is
-                                 built first and runs until `down`
+                                 of JobSets, which `up` does not start. `start` also takes volcano, kueue, kai or kuberay,
+                                 which is built first and runs until `down`; kuberay gives real nodes an image of Ray
   shell [DIR] [-- COMMAND…]      run a command (default $SHELL) in which kubectl uses the cluster, as its administrator
   kubeconfig NAMESPACE/NAME [DIR]
                                  print a kubeconfig of a service account, which has only the rights of its roles
   image NAME PROGRAM [DIR]       make an image of a program of this machine with its libraries, and give it to all real nodes
   test [FILTER]                  start a cluster, run the tests that need it, and stop it
-  test --peers[=NAME,…] [FILTER] run the tests of jobs that volcano, kueue and kai start, each in a cluster of its own
+  test --peers[=NAME,…] [FILTER] run the tests of jobs with volcano, kueue, kai and kuberay, each in a cluster of its own
   demo [DIR] [MUSTER]            show two gangs on eight GPUs, first with kube-scheduler, then with Muster, in a cluster of
                                  its own, or in the running one at DIR with the program MUSTER
   bench [DIR] [--quick] [--peers[=NAME,…]]

@@ -58,8 +58,12 @@ pub fn start(cluster: &KubernetesTestCluster, node: RealNode) -> Result<()> {
 
 /// Makes an image of a program, and gives it to all nodes.
 pub fn add_image(cluster: &KubernetesTestCluster, name: &str, program: &Path) -> Result<()> {
-    let archive = images::write_of_program(cluster, name, program)?;
-    all(cluster)?.into_iter().try_for_each(|node| import_images(cluster, node, &archive))
+    add_archive(cluster, &images::write_of_program(cluster, name, program)?)
+}
+
+/// Gives the images of an archive to all nodes.
+pub fn add_archive(cluster: &KubernetesTestCluster, archive: &Path) -> Result<()> {
+    all(cluster)?.into_iter().try_for_each(|node| import_images(cluster, node, archive))
 }
 
 fn import_images(cluster: &KubernetesTestCluster, node: RealNode, archive: &Path) -> Result<()> {
@@ -67,7 +71,7 @@ fn import_images(cluster: &KubernetesTestCluster, node: RealNode, archive: &Path
     let archive = archive.display().to_string();
     let prefix = KubernetesDaemon::Node(NodeProgram::Containerd, node).prefix(cluster)?;
     let ctr = ["ctr", "--address", &socket, "--namespace", "k8s.io"];
-    command::under(prefix, &[&ctr[..], &["images", "import", &archive]].concat()).map(drop)
+    command::slow_under(prefix, &[&ctr[..], &["images", "import", &archive]].concat()).map(drop)
 }
 
 /// Kills all processes of a node, those of its pods too.

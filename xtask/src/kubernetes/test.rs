@@ -1,7 +1,7 @@
 //! Runs the tests that need a Kubernetes cluster: those of real nodes in one cluster, all others in one with
 //! fake nodes. Each is started for them and stopped afterwards, whatever the result. Where it cannot run
 //! the reason is printed, and its tests count as skipped. A run of all tests also finds rights of the scheduler
-//! that it does not use. Tests of jobs that the schedulers of other projects start are a run of their own: to build
+//! that it does not use. Tests of jobs with schedulers and operators of other projects are a run of their own: to build
 //! those takes as long as all other tests.
 
 use std::fs;
@@ -27,7 +27,7 @@ const SECS: &str = "2700";
 /// Module of the tests that need real nodes.
 const OF_REAL_NODES: &str = "real_nodes::";
 
-/// Module of the tests that need schedulers of other projects, with a module for each.
+/// Module of the tests that need schedulers or operators of other projects, with a module for each.
 const OF_PEERS: &str = "peers::";
 
 /// Options of the cluster of the other tests: PodGroups are off by default.
@@ -49,7 +49,7 @@ pub type Preparation = Result<Option<String>>;
 pub struct TestOptions<'a> {
     /// Part of their names.
     filter: Option<&'a str>,
-    /// Schedulers of other projects whose tests are meant; without one, all other tests.
+    /// Schedulers and operators of other projects whose tests are meant; without one, all other tests.
     peers: Vec<&'static Peer>,
 }
 
@@ -104,7 +104,7 @@ pub fn prepare(root: &Path) -> Preparation {
 struct TestPart {
     title: String,
     options: Vec<&'static str>,
-    /// Scheduler of another project that runs in it.
+    /// Scheduler or operator of another project that runs in it.
     peer: Option<&'static Peer>,
     names: Vec<String>,
 }
@@ -257,7 +257,7 @@ mod tests {
         };
         assert_eq!(titles(&[]), ["kubernetes", "kubernetes, real nodes"]);
         assert_eq!(titles(&["real_nodes"]), ["kubernetes, real nodes"]);
-        let [volcano, kueue, _] =
+        let [volcano, kueue, _, _] =
             PEERS.each_ref().map(|peer| format!("kubernetes, {}", peer.title()));
         assert_eq!(titles(&["--peers"]), [volcano, kueue.clone()]);
         assert_eq!(titles(&["--peers=kueue"]), std::slice::from_ref(&kueue));

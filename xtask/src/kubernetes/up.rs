@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use super::certificates::{self, FAKE_KUBELET};
-use super::cluster::{API_ADDRESS, KubernetesTestCluster};
+use super::cluster::{API_ADDRESS, API_PORT, KubernetesTestCluster};
 use super::daemon::KubernetesDaemon;
 use super::options::ClusterOptions;
 use super::{audit, binary, dns, down, nodes, probe, ready};
@@ -59,7 +59,7 @@ fn prepare(
         audit::write_policy(cluster, account)?;
     }
     let facts = format!(
-        "dir: {}\nnamespace: {}\napi: https://{API_ADDRESS}:6443\nkubeconfig: {}\n{}",
+        "dir: {}\nnamespace: {}\napi: https://{API_ADDRESS}:{API_PORT}\nkubeconfig: {}\n{}",
         cluster.text(),
         cluster.namespace().name(),
         cluster.kubeconfig().display(),

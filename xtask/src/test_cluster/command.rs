@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 
 /// Deadline in seconds: with a wrong configuration, some programs hang rather than fail.
 const SECS: &str = "30";
+/// Deadline of programs that read and write hundreds of megabytes.
+const SLOW_SECS: &str = "300";
 
 /// Runs a program on the machine; returns its output, or an error that contains it.
 pub fn outside<S: AsRef<OsStr>>(words: &[S]) -> Result<String> {
@@ -18,6 +20,11 @@ pub fn outside<S: AsRef<OsStr>>(words: &[S]) -> Result<String> {
 /// Runs a program under a prefix, such as one that enters a namespace.
 pub fn under<S: AsRef<OsStr>>(prefix: Command, words: &[S]) -> Result<String> {
     with_input(prefix, words, "")
+}
+
+/// Runs a program as [`under`] does that reads and writes hundreds of megabytes.
+pub fn slow_under<S: AsRef<OsStr>>(mut prefix: Command, words: &[S]) -> Result<String> {
+    finish(prefix.args(["timeout", "--kill-after=2", SLOW_SECS]).args(words), "")
 }
 
 /// Runs a program as [`under`] does, with a text on its standard input.

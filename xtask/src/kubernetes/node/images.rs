@@ -1,19 +1,37 @@
 //! The images of real nodes, made by hand: of the machine's busybox, one to run programs in and the one
 //! that holds a pod's namespaces, and any program with its libraries. No registry is needed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::super::cluster::KubernetesTestCluster;
 use crate::test_cluster::command;
+use crate::tools;
 
-/// Name and entrypoint of each image. With a tag other than `latest`, kubelet does not try to pull it.
-const IMAGES: [(&str, &[&str]); 2] =
-    [("localhost/busybox:1", &["/bin/sh"]), ("localhost/pause:1", &["/bin/sleep", "2147483647"])];
+/// Number of programs of which `ldd` is asked at once.
+const AT_ONCE: usize = 200;
+
+/// Image of a node. With a tag other than `latest` in its name, kubelet does not try to pull it.
+pub struct Image<'a> {
+    pub name: &'a str,
+    pub entrypoint: &'a [&'a str],
+    /// Folders of its programs, as `PATH` has them.
+    pub path: &'a str,
+}
+
+const PATH: &str = "/bin:/usr/bin:/usr/local/bin";
+
+/// Images that every node has.
+const IMAGES: [Image<'_>; 2] = [
+    Image { name: "localhost/busybox:1", entrypoint: &["/bin/sh"], path: PATH },
+    Image { name: "localhost/pause:1", entrypoint: &["/bin/sleep", "2147483647"], path: PATH },
+];
 
 /// Returns the path of the archive of all images.
 pub fn archive(cluster: &KubernetesTestCluster) -> PathBuf {
@@ -24,7 +42,7 @@ pub fn archive(cluster: &KubernetesTestCluster) -> PathBuf {
 pub fn write(cluster: &KubernetesTestCluster) -> Result<()> {
     let folder = cluster.dir().join("images");
     write_root(&folder.join("root"))?;
-    write_archive(&folder, &archive(cluster), &IMAGES)
+    write_archive(&folder, &archive(cluster), &IMAGES, &[])
 }
 
 /// Writes the archive of an image of a program: busybox, the program at `/usr/local/bin`, and its
@@ -45,35 +63,61 @@ pub fn write_of_program(
     let target = root.join("usr/local/bin").join(file);
     fs::create_dir_all(root.join("usr/local/bin"))?;
     command::outside(&["strip", "-o", &text(&target)?, &text(program)?])?;
-    // A library is printed as `NAME => PATH (ADDRESS)`, and the loader as `PATH (ADDRESS)`.
-    for line in command::outside(&["ldd", &text(program)?])?.lines() {
-        let library =
-            line.split_once("=>").map_or(line, |(_, path)| path).split_whitespace().next();
-        let Some(library) = library.and_then(|path| path.strip_prefix('/')) else { continue };
-        let copy = root.join(library);
-        fs::create_dir_all(copy.parent().context("a library is in a folder")?)?;
-        fs::copy(Path::new("/").join(library), copy)?;
-    }
+    copy_libraries(&[program.to_owned()], &root)?;
     let archive = folder.join("image.tar");
-    write_archive(&folder, &archive, &[(name, &["/bin/sh"])])?;
+    write_archive(&folder, &archive, &[Image { name, entrypoint: &["/bin/sh"], path: PATH }], &[])?;
     Ok(archive)
 }
 
-/// Writes an archive of images with the files of `folder/root`, in the format of `docker save`.
-fn write_archive(folder: &Path, archive: &Path, images: &[(&str, &[&str])]) -> Result<()> {
+/// Copies the libraries of programs, or of other libraries, from the machine to the root of an image.
+pub fn copy_libraries(programs: &[PathBuf], root: &Path) -> Result<()> {
+    let mut paths = BTreeSet::new();
+    for some in programs.chunks(AT_ONCE) {
+        // It fails if one of them has no libraries.
+        let output = Command::new("ldd").args(some).output().context("ldd did not start")?;
+        // A library is printed as `NAME => PATH (ADDRESS)`, and the loader as `PATH (ADDRESS)`.
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let path = line.split_once("=>").map_or(line, |(_, path)| path);
+            let is_library = line.trim_end().ends_with(')');
+            let path = path.split_whitespace().next().filter(|_| is_library);
+            paths.extend(path.and_then(|path| path.strip_prefix('/')).map(str::to_owned));
+        }
+    }
+    for path in paths {
+        let copy = root.join(&path);
+        fs::create_dir_all(copy.parent().context("a library is in a folder")?)?;
+        fs::copy(Path::new("/").join(&path), copy)?;
+    }
+    Ok(())
+}
+
+/// Writes an archive of images with the files of `folder/root`, and these folders of the machine at their own paths, in the
+/// format of `docker save`.
+pub fn write_archive(
+    folder: &Path,
+    archive: &Path,
+    images: &[Image<'_>],
+    of_machine: &[PathBuf],
+) -> Result<()> {
     let layer = text(&folder.join("layer.tar"))?;
     let root = text(&folder.join("root"))?;
-    command::outside(&["tar", "--create", "--numeric-owner", "--file", &layer, "-C", &root, "."])?;
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--numeric-owner", "--file", &layer, "-C", &root, "."]);
+    for path in of_machine {
+        let path = path.strip_prefix("/").context("a folder of the machine is an absolute path")?;
+        tar.args(["-C", "/"]).arg(path);
+    }
+    tools::succeed(&mut tar)?;
     let sum = command::outside(&["sha256sum", &layer])?;
     let digest = sum.split_whitespace().next().context("sha256sum printed nothing")?;
     let mut manifest = Vec::new();
     let mut members = vec!["manifest.json".to_owned(), "layer.tar".to_owned()];
-    for (number, (name, entrypoint)) in images.iter().enumerate() {
+    for (number, Image { name, entrypoint, path }) in images.iter().enumerate() {
         let config = format!("config{number}.json");
         let text = json!({
             "architecture": architecture(),
             "os": "linux",
-            "config": {"Entrypoint": entrypoint, "Env": ["PATH=/bin:/usr/bin:/usr/local/bin"]},
+            "config": {"Entrypoint": entrypoint, "Env": [format!("PATH={path}")]},
             "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
         });
         fs::write(folder.join(&config), text.to_string())?;
@@ -81,13 +125,13 @@ fn write_archive(folder: &Path, archive: &Path, images: &[(&str, &[&str])]) -> R
         members.push(config);
     }
     fs::write(folder.join("manifest.json"), json!(manifest).to_string())?;
-    let words = ["tar", "--create", "--file", &text(archive)?, "-C", &text(folder)?];
-    let members: Vec<&str> = members.iter().map(String::as_str).collect();
-    command::outside(&[&words[..], &members].concat()).map(drop)
+    let mut tar = Command::new("tar");
+    tar.arg("--create").arg("--file").arg(archive).arg("-C").arg(folder);
+    tools::succeed(tar.args(members))
 }
 
 /// Writes the files that all images have: busybox, a link to it for each of its commands, and empty folders.
-fn write_root(root: &Path) -> Result<()> {
+pub fn write_root(root: &Path) -> Result<()> {
     for name in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
         fs::create_dir_all(root.join(name))?;
     }

@@ -13,6 +13,10 @@ const BRIDGE: &str = "nodes";
 /// Address of the bridge, which routes between nodes, pods and the API server.
 const GATEWAY: &str = "10.99.0.1";
 
+/// Address of the API server's Service, which pods are told. Here no proxy has the addresses of Services, so the server
+/// itself has it.
+const API_SERVICE: &str = "10.96.0.1/32";
+
 /// Makes the namespace forward packets.
 const FORWARD: [&str; 3] = ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"];
 
@@ -22,6 +26,7 @@ pub fn create_bridge(cluster: &KubernetesTestCluster) -> Result<()> {
     ip(name, &["link", "add", BRIDGE, "type", "bridge"])?;
     ip(name, &["addr", "add", &format!("{GATEWAY}/24"), "dev", BRIDGE])?;
     ip(name, &["link", "set", BRIDGE, "up"])?;
+    ip(name, &["addr", "add", API_SERVICE, "dev", "lo"])?;
     cluster.run(&FORWARD).map(drop)
 }
 

@@ -1,8 +1,9 @@
-//! Schedulers of other projects for `cargo xtask kubernetes bench --peers`, and for the tests that submit jobs to them:
-//! where each comes from, what it needs in a cluster, and its command lines. Each has the limits on requests of
-//! kube-scheduler, and otherwise its own defaults.
+//! Programs of other projects that clusters of users have: schedulers, for `cargo xtask kubernetes bench --peers` and for the
+//! tests that submit jobs to them, and operators, for tests. Says where each comes from, what it needs in a cluster, and its
+//! command lines. Schedulers have the limits on requests of kube-scheduler; all else is their own default.
 
 mod module;
+mod ray_image;
 mod running;
 
 use std::fs;
@@ -13,18 +14,19 @@ use anyhow::{Context, Result};
 use self::module::{GoModule, GoPrograms, Replacement};
 use super::cluster::KubernetesTestCluster;
 use super::daemon::KubernetesDaemon;
+use super::dns;
 use crate::test_cluster::command;
 
-/// Scheduler of another project.
+/// Scheduler or operator of another project.
 pub struct Peer {
     /// Name in the table, and of the way in which its gangs say that they are gangs.
     pub name: &'static str,
-    /// Name in `schedulerName` of its pods.
+    /// Name in `schedulerName` of its pods; empty for an operator, whose pods others place.
     pub scheduler: &'static str,
     source: GoPrograms,
     /// Folders of its resource definitions in the module.
     definitions: &'static [&'static str],
-    /// Objects that an administrator would create: queues that allow the whole cluster.
+    /// Objects that an administrator would create: queues that allow the whole cluster. Empty if it needs none.
     objects: &'static str,
     /// Command lines of the programs that place pods. `{bin}` is their folder, `{module}` that of the module, `{dir}` the
     /// cluster's.
@@ -38,10 +40,12 @@ pub struct Peer {
     webhooks: Option<(&'static str, u16)>,
     /// True if it adds the GPUs that a driver offers by claims to those of the device plugin, also where both are the same.
     adds_claimed_gpus: bool,
+    /// True if its pods run Ray, so that real nodes need an image that has it.
+    runs_ray: bool,
 }
 
-/// All of them, in the order of the table.
-pub static PEERS: [Peer; 3] = [VOLCANO, KUEUE, KAI];
+/// All of them, schedulers in the order of the table.
+pub static PEERS: [Peer; 4] = [VOLCANO, KUEUE, KAI, KUBERAY];
 
 const VOLCANO: Peer = Peer {
     name: "volcano",
@@ -88,6 +92,7 @@ const VOLCANO: Peer = Peer {
     health: &["http://127.0.0.1:7001/healthz", "http://127.0.0.1:7003/healthz"],
     webhooks: None,
     adds_claimed_gpus: false,
+    runs_ray: false,
 };
 
 const KUEUE: Peer = Peer {
@@ -112,6 +117,7 @@ const KUEUE: Peer = Peer {
     health: &["http://127.0.0.1:7001/readyz"],
     webhooks: Some(("config/components/webhook/manifests.yaml", 9444)),
     adds_claimed_gpus: false,
+    runs_ray: false,
 };
 
 const KAI: Peer = Peer {
@@ -143,17 +149,55 @@ const KAI: Peer = Peer {
     health: &["http://127.0.0.1:7001/readyz"],
     webhooks: None,
     adds_claimed_gpus: true,
+    runs_ray: false,
 };
 
-/// Finds a scheduler by its name.
+const KUBERAY: Peer = Peer {
+    name: "kuberay",
+    scheduler: "",
+    source: GoPrograms {
+        module: GoModule {
+            path: "github.com/ray-project/kuberay/ray-operator",
+            version: "v1.6.2",
+            sum: "h1:XUckRswLMyk71D00L62d2Vanh0fVkNqu56+IF/rr+O0=",
+        },
+        programs: &[(".", "kuberay-operator")],
+        replacement: None,
+    },
+    definitions: &["config/crd/bases"],
+    objects: "",
+    commands: &[],
+    // It asks the heads of clusters by their names. Its ports are free beside each scheduler.
+    controllers: &["unshare --mount sh -c {with-etc} {dir}/etc/peers {bin}/kuberay-operator \
+          --enable-leader-election=false --health-probe-bind-address=127.0.0.1:7005 --metrics-addr=127.0.0.1:7006"],
+    health: &["http://127.0.0.1:7005/readyz"],
+    webhooks: None,
+    adds_claimed_gpus: false,
+    runs_ray: true,
+};
+
+/// Finds a scheduler or operator by its name.
 pub fn named(name: &str) -> Result<&'static Peer> {
-    PEERS.iter().find(|peer| peer.name == name).with_context(|| {
-        let names: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
-        format!("{name}: not one of {}", names.join(", "))
-    })
+    PEERS.iter().find(|peer| peer.name == name).with_context(|| not_one_of(name, PEERS.iter()))
 }
 
-/// Runs a program with a folder laid over `/etc`, which only that program sees: Kueue has fixed paths there.
+/// Finds a scheduler by its name.
+pub fn scheduler_named(name: &str) -> Result<&'static Peer> {
+    schedulers().find(|peer| peer.name == name).with_context(|| not_one_of(name, schedulers()))
+}
+
+/// Returns those that place pods.
+pub fn schedulers() -> impl Iterator<Item = &'static Peer> {
+    PEERS.iter().filter(|peer| !peer.scheduler.is_empty())
+}
+
+fn not_one_of(name: &str, peers: impl Iterator<Item = &'static Peer>) -> String {
+    let names: Vec<&str> = peers.map(|peer| peer.name).collect();
+    format!("{name}: not one of {}", names.join(", "))
+}
+
+/// Runs a program with a folder laid over `/etc`, which only that program sees: Kueue has fixed paths there, and names are
+/// resolved by the server that is named there.
 const WITH_ETC: &str = r#"mount -t overlay -o "lowerdir=$0:/etc" none /etc && exec "$@""#;
 
 impl Peer {
@@ -192,7 +236,9 @@ impl Peer {
         }
         let established = "--for=condition=Established";
         cluster.run(&["kubectl", "wait", established, "--timeout=25s", "crd", "--all"])?;
-        apply(cluster, &["--filename=-"], self.objects)?;
+        if !self.objects.is_empty() {
+            apply(cluster, &["--filename=-"], self.objects)?;
+        }
         if self.objects.contains("\nstatus:") {
             // States are not created with their objects.
             apply(cluster, &["--filename=-", "--subresource=status"], self.objects)?;
@@ -215,10 +261,12 @@ fn apply(cluster: &KubernetesTestCluster, words: &[&str], input: &str) -> Result
 
 /// Writes the files that are laid over `/etc`.
 fn write_etc(cluster: &KubernetesTestCluster) -> Result<()> {
-    let kueue = cluster.dir().join("etc/peers/kueue");
+    let folder = cluster.dir().join("etc/peers");
+    let kueue = folder.join("kueue");
     let certificates = kueue.join("metrics/certs");
     fs::create_dir_all(&certificates)?;
     fs::write(kueue.join("config.yaml"), include_str!("../conf/peers/kueue.yaml"))?;
+    fs::write(folder.join("resolv.conf"), format!("nameserver {}\n", dns::ADDRESS))?;
     for (from, to) in [("server.crt", "tls.crt"), ("server.key", "tls.key")] {
         let from = cluster.dir().join("pki").join(from);
         fs::copy(&from, certificates.join(to)).with_context(|| from.display().to_string())?;

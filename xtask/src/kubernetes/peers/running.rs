@@ -1,5 +1,5 @@
-//! A scheduler of another project as a program of a test cluster: its webhooks and controllers, too, so that it runs jobs
-//! of users.
+//! A scheduler or operator of another project as a program of a test cluster: its webhooks and controllers, too, so that it
+//! runs jobs of users.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{Peer, apply};
+use super::{Peer, apply, ray_image};
 use crate::kubernetes::cluster::KubernetesTestCluster;
 use crate::kubernetes::daemon::KubernetesDaemon;
 use crate::kubernetes::node::RealNode;
@@ -40,6 +40,9 @@ impl Peer {
             let mut addresses = self.health.iter();
             addresses.all(|address| cluster.run(&["curl", "--silent", "--fail", address]).is_ok())
         })?;
+        if self.runs_ray {
+            ray_image::add(root, cluster)?;
+        }
         self.register_webhooks(root, cluster)
     }
 

@@ -10,22 +10,11 @@ use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
 const DEPLOYMENT: &str = "deployment/muster-scheduler";
 const IN_NAMESPACE: [&str; 2] = ["--namespace", "muster-system"];
 
-/// Returns the manifests for a cluster without cluster DNS and service addresses: the pods are told the
-/// address of the API server.
-fn manifests(cluster: &KubernetesCluster, image: &str, level: &str) -> String {
+/// Returns the manifests.
+fn manifests(image: &str, level: &str) -> String {
     let words = ["init", "kubernetes", "--image", image, "--level", level];
     let program = env!("CARGO_BIN_EXE_muster");
-    let text = success(&words, &Command::new(program).args(words).output().unwrap());
-    let server = ["config", "view", "--output=jsonpath={.clusters[0].cluster.server}"];
-    let server = cluster.kubectl(&server);
-    let (host, port) = server.strip_prefix("https://").unwrap().split_once(':').unwrap();
-    let env = json!([
-        {"name": "KUBERNETES_SERVICE_HOST", "value": host},
-        {"name": "KUBERNETES_SERVICE_PORT", "value": port},
-    ]);
-    let ports = "        ports:\n";
-    assert_eq!(text.matches(ports).count(), 1);
-    text.replace(ports, &format!("        env: {env}\n{ports}"))
+    success(&words, &Command::new(program).args(words).output().unwrap())
 }
 
 fn apply(cluster: &KubernetesCluster, manifests: &str) {
@@ -78,7 +67,7 @@ fn active(cluster: &KubernetesCluster) -> String {
 fn the_manifests_run_in_the_cluster_and_their_removal_leaves_pods_alone() {
     let cluster = KubernetesCluster::here();
     let image = cluster.program_image();
-    let first = manifests(&cluster, image, "rack=example.com/rack");
+    let first = manifests(image, "rack=example.com/rack");
     apply(&cluster, &first);
     let namespace = cluster.namespace("installation");
     create_gang(&namespace, "before");
@@ -86,7 +75,7 @@ fn the_manifests_run_in_the_cluster_and_their_removal_leaves_pods_alone() {
 
     // An upgrade replaces both replicas; one of the new ones is active then.
     let old = active(&cluster);
-    let second = manifests(&cluster, image, "block=example.com/block");
+    let second = manifests(image, "block=example.com/block");
     apply(&cluster, &second);
     until("a new replica is active", || !["", &old].contains(&active(&cluster).as_str()));
     create_gang(&namespace, "after");
