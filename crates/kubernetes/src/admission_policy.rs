@@ -16,6 +16,12 @@ const IS_ON_TOP: &str = "!has(object.metadata.ownerReferences) || object.metadat
 /// JobSet of a TrainJob, which suspends it.
 const IS_OF_TRAIN_JOB: &str = "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller && owner.kind == \"TrainJob\")";
 
+/// RayJob with a cluster of its own.
+const HAS_CLUSTER: &str = "has(object.spec.rayClusterSpec)";
+
+/// RayJob that KubeRay may suspend: it fails others for good.
+const CAN_BE_SUSPENDED: &str = "has(object.spec.shutdownAfterJobFinishes) && object.spec.shutdownAfterJobFinishes && (!has(object.spec.submissionMode) || object.spec.submissionMode != \"InteractiveMode\")";
+
 /// Patch that suspends an object.
 const SUSPEND: &str = "[JSONPatch{op: \"add\", path: \"/spec/suspend\", value: true}]";
 
@@ -45,8 +51,8 @@ struct Policy {
     name: &'static str,
     /// API group and resource.
     api: (&'static str, &'static str),
-    /// Condition on the owners of the object.
-    owners: &'static str,
+    /// Condition on the owners of the object, and on what it is.
+    owners: String,
     /// Expression that is true if no pod asks for a scheduler other than the default or Muster.
     is_unclaimed: String,
     /// Expressions for lists of patches.
@@ -59,10 +65,15 @@ fn policies(reads_kueue: bool) -> Vec<Policy> {
     let replicated = Pods { list: "replicatedJobs", pods: "template.spec.template.spec" };
     let head = Pods { list: "", pods: "headGroupSpec.template.spec" };
     let workers = Pods { list: "workerGroupSpecs", pods: "template.spec" };
-    let policy = |name, api, owners, pods: &[&Pods], suspends: Vec<String>| Policy {
+    let ray_head = Pods { list: "", pods: "rayClusterSpec.headGroupSpec.template.spec" };
+    let ray_workers = Pods { list: "rayClusterSpec.workerGroupSpecs", pods: "template.spec" };
+    let mut of_ray_jobs = suspends();
+    of_ray_jobs[0] = format!("({CAN_BE_SUSPENDED} ? {SUSPEND} : [])");
+    let with_cluster = format!("({IS_ON_TOP}) && {HAS_CLUSTER}");
+    let policy = |name, api, owners: &str, pods: &[&Pods], suspends: Vec<String>| Policy {
         name,
         api,
-        owners,
+        owners: owners.to_owned(),
         is_unclaimed: [
             vec!["true".to_owned()],
             pods.iter().map(|one| one.is_unclaimed()).collect(),
@@ -78,6 +89,13 @@ fn policies(reads_kueue: bool) -> Vec<Policy> {
         policy("jobsets-of-trainjobs", job_sets, IS_OF_TRAIN_JOB, &[&replicated], Vec::new()),
         policy("trainjobs", ("trainer.kubeflow.org", "trainjobs"), IS_ON_TOP, &[], suspends()),
         policy("rayclusters", ("ray.io", "rayclusters"), IS_ON_TOP, &[&head, &workers], suspends()),
+        policy(
+            "rayjobs",
+            ("ray.io", "rayjobs"),
+            &with_cluster,
+            &[&ray_head, &ray_workers],
+            of_ray_jobs,
+        ),
     ]
 }
 
@@ -106,6 +124,7 @@ impl Pods {
 
     fn patches(&self) -> String {
         let list = self.list;
+        let of_list = list.replace('.', "/");
         let path = self.pods.replace('.', "/");
         let value = names::SCHEDULER;
         if list.is_empty() {
@@ -114,7 +133,7 @@ impl Pods {
             );
         }
         format!(
-            "(has(object.spec.{list}) ? lists.range(size(object.spec.{list})).map(at, JSONPatch{{op: \"add\", path: \"/spec/{list}/\" + string(at) + \"/{path}/schedulerName\", value: \"{value}\"}}) : [])"
+            "(has(object.spec.{list}) ? lists.range(size(object.spec.{list})).map(at, JSONPatch{{op: \"add\", path: \"/spec/{of_list}/\" + string(at) + \"/{path}/schedulerName\", value: \"{value}\"}}) : [])"
         )
     }
 }
@@ -133,7 +152,7 @@ impl Policy {
             name: &format!("{NAME}-{}", self.name),
             failure_policy: "Fail",
             api: [group, "*", resource],
-            conditions: &[("owners", self.owners), ("unclaimed", &self.is_unclaimed)],
+            conditions: &[("owners", &self.owners), ("unclaimed", &self.is_unclaimed)],
             variables: &[("labels", "has(object.metadata.labels) ? object.metadata.labels : {}")],
             patches: &self.patches.join(" + "),
             namespace_label: Some(names::QUEUE),

@@ -43,6 +43,8 @@ pub enum GroupKind {
     MpiJob,
     /// RayCluster of KubeRay, also that of a RayJob or RayService.
     RayCluster,
+    /// RayJob of KubeRay. Where Muster starts and stops it, it is the gang of the pods of its RayCluster.
+    RayJob,
     /// TrainJob of Kubeflow's Trainer. Its pods are those of the JobSet of its name.
     TrainJob,
     /// Job of Kubernetes itself (`batch`).
@@ -74,7 +76,7 @@ const fn api(
 }
 
 /// All APIs of gang objects. A cluster serves some of them, in versions that discovery tells.
-pub const APIS: [GroupApi; 11] = [
+pub const APIS: [GroupApi; 12] = [
     api(GroupKind::Native, "scheduling.k8s.io", "podgroups", "PodGroup"),
     api(GroupKind::Coscheduling, "scheduling.x-k8s.io", "podgroups", "PodGroup"),
     api(GroupKind::Volcano, "scheduling.volcano.sh", "podgroups", "PodGroup"),
@@ -89,6 +91,7 @@ pub const APIS: [GroupApi; 11] = [
     api(GroupKind::PyTorchJob, "kubeflow.org", "pytorchjobs", "PyTorchJob"),
     api(GroupKind::MpiJob, "kubeflow.org", "mpijobs", "MPIJob"),
     api(GroupKind::RayCluster, "ray.io", "rayclusters", "RayCluster"),
+    api(GroupKind::RayJob, "ray.io", "rayjobs", "RayJob"),
     api(GroupKind::TrainJob, "trainer.kubeflow.org", "trainjobs", "TrainJob"),
     api(GroupKind::Job, "batch", "jobs", "Job"),
 ];
@@ -142,6 +145,8 @@ pub struct GroupFacts {
     pub deadline_secs: Option<u64>,
     /// The object as one that Muster starts and stops; `None` if others do.
     pub workload: Option<Workload>,
+    /// Name of the RayCluster of a RayJob; `None` while it has none, and for other objects.
+    pub ray_cluster: Option<Arc<str>>,
     /// Pods of a JobSet that a TrainJob starts and stops; `None` for other objects.
     pub pods_of_owner: Option<Result<Vec<ExpectedPods>, String>>,
 }
@@ -182,6 +187,8 @@ impl GroupText {
             None => size::of(kind, &self.spec),
         };
         let deadline = ["/activeDeadlineSeconds", "/runPolicy/activeDeadlineSeconds"];
+        let cluster = self.status.pointer("/rayClusterName").and_then(Value::as_str);
+        let cluster = cluster.filter(|name| kind == GroupKind::RayJob && !name.is_empty());
         let succeeded = self.status.pointer("/succeeded").and_then(Value::as_u64).unwrap_or(0);
         GroupFacts {
             kind,
@@ -189,6 +196,7 @@ impl GroupText {
             pods_of_owner: workload::pods_of_owner(kind, &self.metadata, &self.spec, &self.status),
             generation: self.metadata.generation,
             key: self.metadata.key(),
+            ray_cluster: cluster.map(Arc::from),
             succeeded: u32::try_from(succeeded).unwrap_or(u32::MAX),
             progress: Progress::of(&self.metadata, &self.spec, &self.status),
             size,

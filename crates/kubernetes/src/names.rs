@@ -17,7 +17,8 @@ pub const QUEUE: &str = "muster.run/queue";
 /// Objects that others started lack it, and are not suspended by Muster.
 pub const ADMITTED: &str = "muster.run/admitted";
 
-/// Type of the condition that says whether Muster has started an object.
+/// Type of the condition that says whether Muster has started an object; for kinds without conditions the annotation with
+/// that condition as JSON.
 pub const ADMITTED_CONDITION: &str = "muster.run/Admitted";
 
 /// Label (or annotation) that puts pods of one namespace into a gang of this name, without any

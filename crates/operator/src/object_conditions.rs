@@ -1,8 +1,9 @@
 //! Explanations from the conditions of an object and of its pods, for objects that no plan covers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use muster_kubernetes::group::{GangRef, GroupKind, SUCCESS};
+use muster_kubernetes::group::{GangRef, GroupKind, SUCCESS, workload};
 use muster_kubernetes::instant;
 use muster_kubernetes::job::kueue;
 use muster_kubernetes::names;
@@ -200,8 +201,8 @@ fn state_of_object(object: &Value, queue_labels: &[&str]) -> Option<(JobState, O
     if let Some(by) = object["metadata"]["annotations"][names::CANCELLED].as_str() {
         return Some((JobState::Cancelled, Some(native("Cancelled", &format!("by {by}")))));
     }
-    let reason = match (condition(object, names::ADMITTED_CONDITION), kueue_queue(object)) {
-        (Some(said), _) => of_condition(said),
+    let reason = match (workload::admission(object), kueue_queue(object)) {
+        (Some(said), _) => of_condition(&said),
         (None, _) if has_queue(object, queue_labels) => {
             native("Suspended", "it is suspended, and its scheduler has not said why yet")
         }
@@ -218,10 +219,10 @@ fn state_of_object(object: &Value, queue_labels: &[&str]) -> Option<(JobState, O
 }
 
 /// Returns the last message of a scheduler about an object that waits.
-pub(crate) fn last_message(object: &Value) -> Option<&str> {
-    let said =
-        condition(object, "PodScheduled").or_else(|| condition(object, names::ADMITTED_CONDITION));
-    said.filter(|one| one["status"] == "False")?["message"].as_str()
+pub(crate) fn last_message(object: &Value) -> Option<String> {
+    let of_pod = condition(object, "PodScheduled").map(Cow::Borrowed);
+    let said = of_pod.or_else(|| workload::admission(object));
+    said.filter(|one| one["status"] == "False")?["message"].as_str().map(str::to_owned)
 }
 
 /// Returns true for a suspended object that Kueue starts, and not Muster.
@@ -229,7 +230,7 @@ pub(crate) fn waits_for_kueue(object: &Value, queue_labels: &[&str]) -> bool {
     is_suspended(object)
         && kueue_queue(object).is_some()
         && !has_queue(object, queue_labels)
-        && condition(object, names::ADMITTED_CONDITION).is_none()
+        && workload::admission(object).is_none()
 }
 
 fn is_suspended(object: &Value) -> bool {
@@ -251,8 +252,7 @@ fn scheduler_of_object(object: &Value, queue_labels: &[&str]) -> String {
     }
     let named = |path: &&str| object.pointer(path)?.as_str();
     let template = SCHEDULER_NAMES.iter().find_map(named);
-    let is_own =
-        condition(object, names::ADMITTED_CONDITION).is_some() || has_queue(object, queue_labels);
+    let is_own = workload::admission(object).is_some() || has_queue(object, queue_labels);
     let own = is_own.then_some(names::SCHEDULER);
     template.or(own).unwrap_or(DEFAULT_SCHEDULER).to_owned()
 }

@@ -1,7 +1,7 @@
 //! Requests for workloads: lets their controllers make pods, or has them deleted, and says on the
 //! object why it waits. A request is tried until the API server says what became of it.
 
-use muster_kubernetes::group::workload::Workload;
+use muster_kubernetes::group::workload::{self, Workload};
 use muster_kubernetes::group::{GroupApi, GroupFacts, GroupKind, GroupText};
 use muster_kubernetes::names;
 use muster_scheduler::{Observation, WorkloadId};
@@ -243,6 +243,12 @@ impl Executor {
                 "status": {"conditions": [one]},
             });
             self.client.request::<Value>(patch(&status, &body)).await?;
+            return Ok(());
+        }
+        if workload::lacks_conditions(workload.kind) {
+            let annotations = json!({names::ADMITTED_CONDITION: one.to_string()});
+            let body = json!({"metadata": {"uid": workload.uid, "annotations": annotations}});
+            self.client.request::<Value>(merge(path, &body)).await?;
             return Ok(());
         }
         let object: Value = self.client.request(get(path)).await?;

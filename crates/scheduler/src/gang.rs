@@ -180,6 +180,9 @@ pub(crate) struct Groups {
     all: BTreeMap<(GroupKind, ObjectKey), GroupFacts>,
     /// TrainJobs that Muster starts and stops, with the pods of their JobSets.
     train_jobs: BTreeMap<ObjectKey, GroupFacts>,
+    /// RayJobs that Muster starts and stops, by the RayClusters that KubeRay has made for them: one for each start. A RayJob
+    /// that is stopped forgets its cluster before the pods have ended.
+    ray_jobs: BTreeMap<ObjectKey, ObjectKey>,
     awaited: Awaited,
 }
 
@@ -198,6 +201,9 @@ impl Groups {
             self.awaited.note_over(old);
         }
         self.awaited.note_there(&facts);
+        if let Some(cluster) = facts.ray_cluster.as_ref().filter(|_| facts.workload.is_some()) {
+            self.ray_jobs.insert(ObjectKey::new(&key.1.namespace, cluster), key.1.clone());
+        }
         self.all.insert(key.clone(), facts);
         self.join_train_job(&key.1);
         true
@@ -207,6 +213,7 @@ impl Groups {
         let gone = self.all.remove(&(kind, key.clone()));
         if let Some(facts) = &gone {
             self.awaited.note_gone(facts);
+            self.ray_jobs.retain(|_, job| kind != GroupKind::RayJob || job != key);
         }
         self.join_train_job(key);
         gone.is_some()
@@ -244,6 +251,23 @@ impl Groups {
         self.all.get(&(gang.kind, gang.object.clone()))
     }
 
+    /// Returns the gang that a pod's gang is a part of: that of a RayJob for its RayCluster, else itself.
+    pub(crate) fn whole(&self, gang: &GangRef) -> GangRef {
+        let ray_job = self.ray_jobs.get(&gang.object);
+        let ray_job = ray_job.filter(|_| gang.kind == GroupKind::RayCluster);
+        ray_job
+            .map_or_else(|| gang.clone(), |job| GangRef::of_object(GroupKind::RayJob, job.clone()))
+    }
+
+    /// Returns the gangs that are parts of that of a RayJob.
+    pub(crate) fn clusters_of(&self, gang: &GangRef) -> Vec<GangRef> {
+        if gang.kind != GroupKind::RayJob {
+            return Vec::new();
+        }
+        let clusters = self.ray_jobs.iter().filter(|(_, job)| **job == gang.object);
+        clusters.map(|(name, _)| GangRef::of_object(GroupKind::RayCluster, name.clone())).collect()
+    }
+
     /// Returns the object that Muster starts and stops for this gang.
     pub(crate) fn workload_facts(&self, gang: &GangKey) -> Option<&GroupFacts> {
         let GangKey::Group(named) = gang else { return None };
@@ -275,13 +299,13 @@ impl Groups {
         if is_independent && pod.wishes.gang_size.is_none() {
             return alone();
         }
-        GangKey::Group(named.clone())
+        GangKey::Group(self.whole(named))
     }
 
     /// Returns the terms of a pod, with those of its gang object.
     pub(crate) fn wishes(&self, pod: &PodFacts) -> Wishes {
         let Some(gang) = &pod.gang else { return pod.wishes.clone() };
-        let workload = self.workload_facts(&GangKey::Group(gang.clone()));
+        let workload = self.workload_facts(&GangKey::Group(self.whole(gang)));
         let objects = self.get(gang).into_iter().chain(workload);
         objects.fold(pod.wishes.clone(), |wishes, object| wishes.or(&object.wishes))
     }

@@ -271,7 +271,7 @@ impl Scheduler {
     /// Returns name and terms of pods of a gang.
     pub(crate) fn terms(&self, key: &GangKey, pods: &[ObjectKey]) -> Option<Terms> {
         let first = &self.pods.get(pods.first()?)?.facts;
-        let group = first.gang.as_ref().and_then(|gang| self.groups.get(gang));
+        let group = first.gang.as_ref().and_then(|gang| self.groups.get(&self.groups.whole(gang)));
         Some(Terms {
             name: key.to_string().into(),
             wishes: self.groups.wishes(first),

@@ -322,9 +322,10 @@ impl Scheduler {
             Observation::Group(facts) => self.take_in_group(*facts),
             Observation::GroupGone(kind, object) => {
                 self.dirty.extend(self.groups.waiting_for(kind, &object));
+                let gang = GangRef::of_object(kind, object.clone());
+                let clusters = self.groups.clusters_of(&gang);
                 if self.groups.remove(kind, &object) {
-                    let gang = GangRef::of_object(kind, object);
-                    self.regroup(&gang);
+                    self.regroup(&gang, clusters);
                     self.dirty.insert(GangKey::Group(gang));
                 }
             }
@@ -404,7 +405,7 @@ impl Scheduler {
         }
         if self.groups.insert(facts) {
             self.dirty.extend(waiting);
-            self.regroup(&gang);
+            self.regroup(&gang, self.groups.clusters_of(&gang));
             self.dirty.insert(GangKey::Group(gang));
         }
     }
@@ -483,13 +484,16 @@ impl Scheduler {
         self.dirty.insert(gang);
     }
 
-    /// Puts the pods of an object into their gangs anew, after the object changed.
-    fn regroup(&mut self, object: &GangRef) {
-        for part in self.parts_of(object) {
+    /// Puts the pods of an object into their gangs anew, after the object changed. `clusters` are those of a RayJob.
+    fn regroup(&mut self, object: &GangRef, clusters: Vec<GangRef>) {
+        let mut parts = self.parts_of(object);
+        parts.extend(clusters);
+        for part in parts {
             let pods = self.members.get(&part).cloned().unwrap_or_default();
             for key in pods {
-                // It may be in either: as a single pod, or in the gang.
-                for gang in [GangKey::Pod(key.clone()), GangKey::Group(part.clone())] {
+                // It may be in any: as a single pod, in the gang that it names, or in that of the RayJob.
+                let named = [&part, object].map(|gang| GangKey::Group(gang.clone()));
+                for gang in [GangKey::Pod(key.clone())].into_iter().chain(named) {
                     if let Some(known) = self.gangs.get_mut(&gang)
                         && known.pods.remove(&key)
                     {

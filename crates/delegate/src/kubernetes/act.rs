@@ -198,7 +198,7 @@ impl KubernetesScheduler {
         }
         let mut body = json!({"metadata": {"annotations": {names::HELD: Value::Null}}});
         // No scheduler starts a job without a queue.
-        if found.job().label(names::QUEUE).is_none() || found.job().is_ray() {
+        if found.job().label(names::QUEUE).is_none() {
             body["spec"] = suspend(found, false)["spec"].take();
         }
         self.server().await?.merge(&found.key.path(), &body).await?;
@@ -226,7 +226,7 @@ impl KubernetesScheduler {
         server.merge(&path, &suspend(found, true)).await?;
         // The scheduler of its queue starts it again, but the elements of an array together. Otherwise its
         // controller would not notice a suspension that ends before the pods do.
-        if job.label(names::QUEUE).is_none() || job.array().is_some() || job.is_ray() {
+        if job.label(names::QUEUE).is_none() || job.array().is_some() {
             (self.settings.warn)(&format!(
                 "waiting for the end of its pods; if this is interrupted, `muster release {name}` starts it again"
             ));

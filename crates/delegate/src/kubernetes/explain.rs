@@ -32,6 +32,10 @@ impl KubernetesScheduler {
             Some(cluster) => format!("raycluster/{cluster}"),
             None => format!("{}/{}", found.key.api.word(), found.key.name),
         };
+        // Until a RayJob has pods, only one that is suspended is a gang; KubeRay says why others have none.
+        if found.job().is_ray() && found.pods().is_empty() && !found.job().is_suspended() {
+            pod_to_explain(&found)?;
+        }
         let reader = self.reader(Some(found.key.namespace.clone())).await?;
         let explained = match (name.parse::<ObjectName>(), volcano_group(&found)) {
             (Ok(name), _) => reader.explain(&name).await?,

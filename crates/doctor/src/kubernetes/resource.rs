@@ -48,7 +48,7 @@ pub(crate) const SCHEDULER_CONFIGURATION: Resource = resource(
 );
 
 /// Kinds beside those of gang objects.
-const OTHERS: [Resource; 16] = [
+const OTHERS: [Resource; 15] = [
     NODES,
     PODS,
     QUOTAS,
@@ -62,7 +62,6 @@ const OTHERS: [Resource; 16] = [
     LOCAL_QUEUES,
     TOPOLOGIES,
     CLUSTER_POLICIES,
-    RAY_JOBS,
     RAY_SERVICES,
     SERVICES,
 ];

@@ -21,6 +21,11 @@ pub enum Progress {
     Deleted,
 }
 
+/// States that KubeRay writes to the status of a RayJob, which has no conditions.
+const RAY_JOB_STARTED: &str = "Running";
+const RAY_JOB_COMPLETE: &str = "Complete";
+const RAY_JOB_FAILED: [&str; 2] = ["Failed", "ValidationFailed"];
+
 /// Types of the conditions with which the controllers of Jobs, JobSets, TrainJobs, PyTorchJobs and MPIJobs
 /// report success.
 pub const SUCCESS: [&str; 3] = ["Complete", "Completed", "Succeeded"];
@@ -46,11 +51,19 @@ impl Progress {
         let is_stopped = spec.pointer("/suspend") == Some(&Value::Bool(true))
             || metadata.deletion_timestamp.is_some();
         let is_cancelled = metadata.annotations.contains_key(names::CANCELLED) && is_stopped;
-        if SUCCESS.iter().any(|kind| is_true(kind)) {
+        let of_ray_job = status["jobDeploymentStatus"].as_str().unwrap_or_default();
+        let is_complete = of_ray_job == RAY_JOB_COMPLETE;
+        let is_done =
+            is_complete && !matches!(status["jobStatus"].as_str(), Some("FAILED" | "STOPPED"));
+        if SUCCESS.iter().any(|kind| is_true(kind)) || is_done {
             Self::Succeeded
-        } else if is_true(FAILURE) || is_cancelled {
+        } else if is_true(FAILURE)
+            || is_complete
+            || RAY_JOB_FAILED.contains(&of_ray_job)
+            || is_cancelled
+        {
             Self::Failed
-        } else if has_started(status) {
+        } else if has_started(status) || of_ray_job == RAY_JOB_STARTED {
             Self::Started
         } else {
             Self::Pending
@@ -139,6 +152,16 @@ mod tests {
             check(ended(kind), Progress::Succeeded);
         }
         check(ended("Failed"), Progress::Failed);
+        for (state, program, expected) in [
+            ("Initializing", "PENDING", Progress::Pending),
+            ("Running", "RUNNING", Progress::Started),
+            ("Complete", "SUCCEEDED", Progress::Succeeded),
+            ("Complete", "STOPPED", Progress::Failed),
+            ("Failed", "FAILED", Progress::Failed),
+            ("ValidationFailed", "", Progress::Failed),
+        ] {
+            check(status(json!({"jobDeploymentStatus": state, "jobStatus": program})), expected);
+        }
         let open = json!([{"type": "Failed", "status": "False"}, {"type": "FailureTarget", "status": "True"}]);
         check(status(json!({"conditions": open})), Progress::Pending);
     }

@@ -26,6 +26,7 @@ pub(super) fn of(kind: GroupKind, spec: &Value) -> GroupSize {
         GroupKind::MpiJob => number(spec, "/runPolicy/schedulingPolicy/minAvailable")
             .or_else(|| Some(replicas(spec, "/mpiReplicaSpecs", None))),
         GroupKind::RayCluster => Some(ray_cluster(spec)),
+        GroupKind::RayJob => spec.pointer("/rayClusterSpec").map(ray_cluster),
         GroupKind::Job => return job(spec),
         // Its pods are those of its JobSet.
         GroupKind::TrainJob => return GroupSize::Independent,
@@ -214,6 +215,8 @@ mod tests {
             json!({"workerGroupSpecs": workers, "enableInTreeAutoscaling": true}),
             &gang(3),
         );
+        let spec = json!({"rayClusterSpec": {"workerGroupSpecs": workers}});
+        check(GroupKind::RayJob, spec, &gang(9));
     }
 
     #[test]

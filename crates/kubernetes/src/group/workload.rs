@@ -2,6 +2,9 @@
 //! a queue label is started and stopped by Muster, from the pods that it will have: those of its pod
 //! templates. What cannot be predicted of its pods is an error, never a guess.
 
+mod ray;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -12,8 +15,13 @@ use crate::object::Metadata;
 use crate::pod::{PodFacts, PodText};
 
 /// Kinds of objects with `spec.suspend`.
-pub const KINDS: [GroupKind; 4] =
-    [GroupKind::Job, GroupKind::JobSet, GroupKind::TrainJob, GroupKind::RayCluster];
+pub const KINDS: [GroupKind; 5] = [
+    GroupKind::Job,
+    GroupKind::JobSet,
+    GroupKind::TrainJob,
+    GroupKind::RayCluster,
+    GroupKind::RayJob,
+];
 
 /// Controllers that make the pods of these kinds (`spec.managedBy`). Another one may make them
 /// elsewhere.
@@ -55,7 +63,7 @@ pub struct ExpectedPods {
 struct Template<'a> {
     count: u32,
     /// Metadata and specification of the pods.
-    template: &'a Value,
+    template: Cow<'a, Value>,
 }
 
 impl Workload {
@@ -112,6 +120,24 @@ impl Workload {
     }
 }
 
+/// Returns what Muster says of the start of an object that it starts and stops, as a condition.
+#[must_use]
+pub fn admission(object: &Value) -> Option<Cow<'_, Value>> {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let mut own = conditions.filter(|one| one["type"] == names::ADMITTED_CONDITION);
+    let of_annotation = || {
+        let text = object["metadata"]["annotations"][names::ADMITTED_CONDITION].as_str()?;
+        serde_json::from_str(text).ok().map(Cow::Owned)
+    };
+    own.next().map(Cow::Borrowed).or_else(of_annotation)
+}
+
+/// Returns true for a kind whose status has no conditions: what is said of it is an annotation.
+#[must_use]
+pub fn lacks_conditions(kind: GroupKind) -> bool {
+    kind == GroupKind::RayJob
+}
+
 /// Reads the pods of a JobSet that a TrainJob starts and stops: the Trainer makes it, suspended, from
 /// TrainJob and runtime. `None` for other objects.
 pub(super) fn pods_of_owner(
@@ -134,7 +160,8 @@ fn expected(
 ) -> Result<Vec<ExpectedPods>, String> {
     let templates = match kind {
         GroupKind::JobSet => job_set(spec, status)?,
-        GroupKind::RayCluster => ray_cluster(spec),
+        GroupKind::RayCluster => ray::cluster(spec),
+        GroupKind::RayJob => ray::job(spec)?,
         _ => vec![job(spec, status)],
     };
     // Collecting results would make room for four, and most objects have one template.
@@ -161,7 +188,7 @@ fn job<'a>(spec: &'a Value, status: &Value) -> Template<'a> {
     let left = number(spec, "/completions").map_or(u32::MAX, |completions| {
         completions.saturating_sub(number(status, "/succeeded").unwrap_or(0))
     });
-    Template { count: parallelism.min(left), template: &spec["template"] }
+    Template { count: parallelism.min(left), template: Cow::Borrowed(&spec["template"]) }
 }
 
 /// Returns the pods of all replicated jobs, which must start at the same time; without the replicas
@@ -187,19 +214,6 @@ fn job_set<'a>(spec: &'a Value, status: &Value) -> Result<Vec<Template<'a>>, Str
     Ok(pods.collect())
 }
 
-/// Returns head and workers; with the autoscaler, the workers that it keeps at least.
-fn ray_cluster(spec: &Value) -> Vec<Template<'_>> {
-    let path = if spec["enableInTreeAutoscaling"] == true { "/minReplicas" } else { "/replicas" };
-    let groups = spec["workerGroupSpecs"].as_array().into_iter().flatten();
-    let workers = groups.map(|group| {
-        let hosts = number(group, "/numOfHosts").unwrap_or(1).max(1);
-        let count = number(group, path).unwrap_or(0).saturating_mul(hosts);
-        Template { count, template: &group["template"] }
-    });
-    let head = Template { count: 1, template: &spec["headGroupSpec"]["template"] };
-    std::iter::once(head).chain(workers).collect()
-}
-
 impl Template<'_> {
     /// Reads the pods of the template.
     fn expected(&self, kind: GroupKind, metadata: &Metadata) -> Result<ExpectedPods, String> {
@@ -211,7 +225,9 @@ impl Template<'_> {
         // Labels that controllers add, which pods may select each other by.
         let added: &[(&str, &Arc<str>)] = match kind {
             GroupKind::JobSet => &[("jobset.sigs.k8s.io/jobset-name", &metadata.name)],
-            GroupKind::RayCluster => &[("ray.io/cluster", &metadata.name)],
+            GroupKind::RayCluster => &[(names::RAY_CLUSTER, &metadata.name)],
+            // KubeRay names the cluster when it makes it.
+            GroupKind::RayJob => &[],
             _ => &[
                 ("batch.kubernetes.io/job-name", &metadata.name),
                 ("job-name", &metadata.name),
@@ -384,6 +400,19 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_admission_is_a_condition_or_an_annotation() {
+        let said = json!({"type": "muster.run/Admitted", "reason": "Waiting"});
+        let other = json!({"type": "HeadPodReady"});
+        let with_condition = json!({"status": {"conditions": [other, said]}});
+        let annotations = json!({"muster.run/Admitted": said.to_string()});
+        let with_annotation = json!({"metadata": {"annotations": annotations}});
+        for object in [with_condition, with_annotation] {
+            assert_eq!(admission(&object).unwrap()["reason"], "Waiting");
+        }
+        assert_eq!(admission(&json!({"status": {"conditions": [other]}})), None);
+    }
+
     fn template(gpus: u32) -> Value {
         json!({"spec": {
             "schedulerName": "muster",
@@ -431,6 +460,8 @@ mod tests {
         let ray = |scales: bool| json!({"headGroupSpec": {"template": template(1)}, "workerGroupSpecs": workers, "enableInTreeAutoscaling": scales});
         check(GroupKind::RayCluster, ray(false), Ok(&[(1, 1), (8, 8)]));
         check(GroupKind::RayCluster, ray(true), Ok(&[(1, 1), (2, 8)]));
+        let job = json!({"rayClusterSpec": ray(false), "shutdownAfterJobFinishes": true});
+        check(GroupKind::RayJob, job, Ok(&[(1, 1), (8, 8)]));
         check(GroupKind::TrainJob, json!({}), Err("the JobSet a of this TrainJob does not exist"));
     }
 

@@ -3,7 +3,8 @@
 use muster_model::Reason;
 use serde_json::Value;
 
-use super::{JobObject, condition, native};
+use super::{JobObject, native};
+use crate::group::workload;
 use crate::names;
 
 /// API group of Kueue's objects.
@@ -26,7 +27,7 @@ pub fn is_waiting(job: JobObject<'_>) -> bool {
         && job.label(names::KUEUE_QUEUE).is_some()
         && job.label(names::QUEUE).is_none()
         // Muster reads Kueue's queues.
-        && condition(job.object, names::ADMITTED_CONDITION).is_none()
+        && workload::admission(job.object).is_none()
 }
 
 /// Returns the reason of a job for which Kueue has said nothing yet.

@@ -60,11 +60,15 @@ pub(super) fn status(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> JobStatus {
         return JobStatus { word: "Deleting".to_owned(), ..state(JobState::Stopping) };
     }
     match word {
-        "Suspending" => return state(JobState::Stopping),
-        "Suspended" | "" if job.is_suspended() => {
+        // KubeRay begins with a suspended one as with any, and makes no pods.
+        "Suspended" | "" | "Initializing" | "Suspending"
+            if job.is_suspended() && tasks.is_empty() =>
+        {
             let (held, reason) = suspension(job);
             return JobStatus { reason: Some(reason), ..state(held) };
         }
+        "Initializing" if job.is_suspended() => return state(JobState::Stopping),
+        "Suspending" => return state(JobState::Stopping),
         "Running" if of_program == "RUNNING" => return state(JobState::Running),
         // KubeRay is about to remove its pods.
         "Running" if matches!(of_program, "SUCCEEDED" | "FAILED" | "STOPPED") => {
@@ -285,10 +289,25 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_ray_job_waits_for_kueue_or_its_user() {
-        let mut object = object(json!({"jobDeploymentStatus": "Suspended"}));
+    fn a_suspended_ray_job_waits_for_its_scheduler_or_its_user() {
+        let mut object = object(json!({}));
         object["spec"]["suspend"] = json!(true);
-        assert_eq!(view(job(&object), &[], "team").state, JobState::Held);
+        // KubeRay passes through these states, without a pod in the beginning.
+        for state in ["Initializing", "Suspending", "Suspended"] {
+            object["status"]["jobDeploymentStatus"] = json!(state);
+            assert_eq!(view(job(&object), &[], "team").state, JobState::Held);
+        }
+        let head = pod("headgroup", "h", "Running");
+        for state in ["Initializing", "Suspending"] {
+            object["status"]["jobDeploymentStatus"] = json!(state);
+            assert_eq!(view(job(&object), &[&head], "team").state, JobState::Stopping);
+        }
+        object["status"]["jobDeploymentStatus"] = json!("Suspended");
+        let said = json!({"reason": "Waiting", "message": "needs 8 GPUs"}).to_string();
+        object["metadata"]["annotations"] = json!({names::ADMITTED_CONDITION: said});
+        let shown = view(job(&object), &[], "team");
+        assert_eq!(shown.waiting_for, Some(native("Waiting", "needs 8 GPUs")));
+        object["metadata"]["annotations"] = json!({});
         object["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "vision"});
         let shown = view(job(&object), &[], "team");
         assert_eq!((shown.state, shown.queue.as_str()), (JobState::Pending, "vision"));

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::disruption::{self, Disruption};
 use super::{JobObject, JobRole, JobTask, condition, is_true, kueue, native, number_at, volcano};
-use crate::group::SUCCESS;
+use crate::group::{SUCCESS, workload};
 use crate::names;
 
 /// Reasons of containers that do not start, with the next step. A kubelet goes on trying.
@@ -242,12 +242,11 @@ pub(super) fn suspension(job: JobObject<'_>) -> (JobState, Reason) {
     if job.annotation(names::HELD) == Some("true") {
         return (JobState::Held, Reason::Held);
     }
-    if let Some(said) = condition(job.object, names::ADMITTED_CONDITION) {
+    if let Some(said) = workload::admission(job.object) {
         let word = |field: &str| said[field].as_str().unwrap_or_default();
         return (JobState::Pending, native(word("reason"), word("message")));
     }
-    // Muster's scheduler starts the pods of a RayJob, and does not suspend it.
-    if job.label(names::QUEUE).is_some() && !job.is_ray() {
+    if job.label(names::QUEUE).is_some() {
         return (
             JobState::Pending,
             native("Suspended", "Muster's scheduler has not said why it waits yet"),

@@ -285,9 +285,14 @@ impl<'a> JobShape<'a> {
 
     /// Returns the queue as the value of a label; `None` for the default queue.
     fn queue(&self) -> Option<String> {
-        let queue = self.input.spec.queue.as_str();
-        (queue != "default" && !queue.is_empty()).then(|| crate::queue::object_name(queue))
+        let spec = self.input.spec;
+        names_queue(spec).then(|| crate::queue::object_name(spec.queue.as_str()))
     }
+}
+
+/// Returns true for a job that names a queue other than the default one.
+fn names_queue(spec: &JobSpec) -> bool {
+    !matches!(spec.queue.as_str(), "" | "default")
 }
 
 fn dependency((kind, object): &(DependencyKind, String)) -> String {

@@ -6,9 +6,9 @@ use muster_model::payload::{RayGrowth, RayTask, TaskCommand};
 use muster_model::{Span, WorkloadKind};
 use serde_json::{Map, Value, json};
 
-use super::objects::{object, sent_files};
+use super::objects::{object, sent_files, started_by};
 use super::pod::template;
-use super::{GangScheduler, JobShape, RenderInput, Role};
+use super::{GangScheduler, JobShape, RenderInput, Role, names_queue};
 use crate::names;
 
 /// Longest name of a RayJob (KubeRay's validation); it adds its own letters in those of its cluster and pods.
@@ -52,10 +52,7 @@ pub(super) fn objects(job: &JobShape<'_>) -> Vec<Value> {
     if let Some(limit) = job.input.spec.time_limit {
         spec["activeDeadlineSeconds"] = json!(limit.0.div_ceil(1000));
     }
-    if job.input.spec.held || job.input.scheduler == GangScheduler::Kueue {
-        spec["suspend"] = json!(true);
-    }
-    let mut ray_job = object(job, "ray.io/v1", "RayJob", spec);
+    let mut ray_job = object(job, "ray.io/v1", "RayJob", started_by(job, spec));
     // KubeRay copies them to the cluster, and for Volcano to its PodGroup.
     let labels = &mut ray_job["metadata"]["labels"];
     if job.input.scheduler == GangScheduler::Volcano {
@@ -283,7 +280,11 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
             "`grace`: KubeRay ends all pods of the cluster at once, so that actors cannot save when the program is told to end",
         );
     }
-    if spec.time_limit.is_some() && input.scheduler != GangScheduler::Kueue {
+    let waits_suspended = match input.scheduler {
+        GangScheduler::Muster => names_queue(spec),
+        scheduler => scheduler == GangScheduler::Kueue,
+    };
+    if spec.time_limit.is_some() && !waits_suspended {
         warn(
             "`time` counts from when KubeRay makes the pods, and so also while they wait for GPUs",
         );

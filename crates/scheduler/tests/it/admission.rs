@@ -369,11 +369,17 @@ fn other_jobs_are_left_alone() {
 /// Returns an object of the namespace `team` with a queue label and two pods.
 fn object(kind: GroupKind, is_suspended: bool) -> Value {
     let template = json!({"spec": pod("", 1).0["spec"]});
-    let mut spec = match kind {
-        GroupKind::RayCluster => json!({
+    let ray_cluster = || {
+        json!({
             "headGroupSpec": {"template": template},
             "workerGroupSpecs": [{"replicas": 1, "template": template}],
-        }),
+        })
+    };
+    let mut spec = match kind {
+        GroupKind::RayCluster => ray_cluster(),
+        GroupKind::RayJob => {
+            json!({"rayClusterSpec": ray_cluster(), "shutdownAfterJobFinishes": true})
+        }
         GroupKind::TrainJob => json!({}),
         _ => {
             json!({"replicatedJobs": [{"replicas": 2, "template": {"spec": {"template": template}}}]})
@@ -432,4 +438,53 @@ fn objects_of_other_projects_wait_without_pods() {
         cluster.settle();
         assert_eq!((cluster.bound("a-"), cluster.bound("rival")), (2, 0), "{kind}");
     }
+}
+
+/// The pods of a RayJob name its cluster, which has a name of its own for each start.
+#[test]
+fn a_ray_job_is_the_gang_of_the_pods_of_its_cluster() {
+    let mut cluster = Cluster::new([node("n", 2)]);
+    let label = "ray.io/cluster";
+    let ray_job = |generation: u64, is_suspended: bool, cluster: &str| {
+        let mut object = object(GroupKind::RayJob, is_suspended);
+        object["metadata"]["generation"] = json!(generation);
+        object["status"]["rayClusterName"] = json!(cluster);
+        if !is_suspended {
+            object["metadata"]["annotations"]["muster.run/admitted"] = json!("x");
+        }
+        read(GroupKind::RayJob, &object)
+    };
+    let pods = |cluster: &mut Cluster, name: &str| {
+        for at in 0..2 {
+            cluster.create(&pod(&format!("{name}-{at}"), 1).label(label, name));
+        }
+    };
+    // 1. It is resumed, and its nodes are kept for pods of whatever cluster KubeRay makes.
+    cluster.set_group(ray_job(1, true, ""));
+    let actions = cluster.scheduler.step(cluster.now);
+    let [Action::Resume { workload, .. }] = &actions[..] else { panic!("{actions:?}") };
+    cluster.set_group(ray_job(2, false, "a-x1"));
+    cluster.scheduler.observe(Observation::Done(workload.clone()));
+    cluster.create(&pod("rival", 1));
+    pods(&mut cluster, "a-x1");
+    cluster.settle();
+    assert_eq!((cluster.bound("a-"), cluster.bound("rival")), (2, 0));
+    // 2. After a retry the pods of the next cluster are its own, also when they are seen before it says so.
+    for at in 0..2 {
+        cluster.end(&format!("a-x1-{at}"), PodPhase::Failed);
+        cluster.delete(&format!("a-x1-{at}"));
+    }
+    cluster.settle();
+    pods(&mut cluster, "a-x2");
+    cluster.set_group(ray_job(2, false, "a-x2"));
+    cluster.settle();
+    assert_eq!((cluster.bound("a-"), cluster.bound("rival")), (2, 0));
+    // 3. A job of a higher priority suspends it, and evicts none of its pods.
+    let mut urgent = pod("urgent", 2);
+    urgent.0["spec"]["priority"] = json!(1000);
+    cluster.create(&urgent);
+    let actions = cluster.scheduler.step(cluster.now);
+    let suspends = |action: &Action| matches!(action, Action::Suspend { workload, .. } if workload.kind == GroupKind::RayJob);
+    assert!(actions.iter().any(suspends), "{actions:?}");
+    assert!(!actions.iter().any(|action| matches!(action, Action::Evict { .. })), "{actions:?}");
 }

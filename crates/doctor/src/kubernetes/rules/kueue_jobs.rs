@@ -12,7 +12,7 @@ use muster_slurm::conf::evidence::MissingInput;
 use serde_json::Value;
 
 use super::KubernetesRule;
-use crate::kubernetes::resource::{CLUSTER_QUEUES, LOCAL_QUEUES, RAY_JOBS, Resource};
+use crate::kubernetes::resource::{CLUSTER_QUEUES, LOCAL_QUEUES, Resource};
 use crate::kubernetes::view::{ClusterView, count, name_of, some_of};
 use crate::rule::{DocPage, RuleFinding, RuleResult, judge};
 
@@ -61,7 +61,7 @@ impl<'a> WaitingJobs<'a> {
         };
         let groups = APIS.iter().filter(|api| is_job(api.kind)).map(Resource::of_group);
         let mut waiting = Self { jobs: Vec::new(), missing: None };
-        for resource in groups.chain([RAY_JOBS]) {
+        for resource in groups {
             match cluster.list(resource) {
                 Ok(list) => {
                     let jobs = list.iter().filter_map(|object| WaitingJob::of(&resource, object));

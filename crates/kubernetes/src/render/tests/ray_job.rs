@@ -105,6 +105,21 @@ fn a_ray_job_of_kuberay() {
 }
 
 #[test]
+fn a_ray_job_in_a_queue_of_muster_waits_suspended() {
+    let rendered = ray(&tune(), |_| {}, GangScheduler::Muster, JobForm::RayJob).unwrap();
+    assert_eq!(rendered.warnings, [""; 0]);
+    let job = rendered.objects.last().unwrap();
+    assert_eq!(job["spec"]["suspend"], true);
+    assert_eq!(job["metadata"]["labels"]["muster.run/queue"], "research.vision");
+    // A hold is one that the scheduler knows, too.
+    let held = JobSpec { held: true, queue: "default".into(), ..tune() };
+    let job = ray_job(&held, GangScheduler::Muster);
+    assert_eq!(job["spec"]["suspend"], true);
+    assert_eq!(job["metadata"]["annotations"]["muster.run/held"], "true");
+    assert_eq!(job["metadata"]["labels"]["muster.run/queue"], "");
+}
+
+#[test]
 fn the_first_task_is_the_head() {
     let mut spec = tune();
     spec.groups =
@@ -123,7 +138,8 @@ fn the_first_task_is_the_head() {
     let alone = ray(&spec, |task| task.nodes = 1, GangScheduler::None, JobForm::RayJob).unwrap();
     let [files, alone] = &alone.objects[..] else { panic!("two objects") };
     assert_eq!(files["kind"], "ConfigMap");
-    assert_eq!(alone["spec"]["entrypoint"], "python3 /muster/ray/wait.py 1 python train.py");
+    let line = "python3 /muster/ray/wait.py 1 python train.py || { sleep 15; false; }";
+    assert_eq!(alone["spec"]["entrypoint"], line);
     assert_eq!(alone["spec"]["rayClusterSpec"]["workerGroupSpecs"], json!([]));
 }
 
@@ -178,7 +194,9 @@ fn what_kuberay_cannot_do_is_said() {
     warned(&saves, &same, Kueue, "`grace`");
     let job = ray_job(&saves, Kueue);
     assert!(job["metadata"]["annotations"].get(crate::names::CHECKPOINT).is_none());
-    warned(&tune(), &same, Muster, "`time` counts");
+    let without_queue = JobSpec { queue: "default".into(), ..tune() };
+    warned(&without_queue, &same, Muster, "`time` counts");
+    assert_eq!(ray_job(&without_queue, Muster)["spec"].get("suspend"), None);
     warned(&tune(), &same, Kai, "--batch-scheduler=kai-scheduler");
     warned(&tune(), &|task| task.python = "/venv/bin/python".to_owned(), Kueue, "`python`");
     warned(&tune(), &|task| task.has_dashboard = false, Kueue, "`dashboard: false`");
