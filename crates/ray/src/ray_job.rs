@@ -13,6 +13,10 @@ const PROGRAM_FILE: &str = "program";
 /// Folder with these files in the head's container.
 pub const PROGRAM_FOLDER: &str = "/muster/ray";
 
+/// End of the line, which runs beside the head after `ray job submit` when the program has failed. KubeRay looks every 3
+/// seconds; where it finds that the submitter has failed before it has found the program's exit code, the code is lost.
+const UNTIL_SEEN: &str = " || { sleep 15; false; }";
+
 /// Size below which Ray refuses an object store, in bytes.
 const LEAST_OBJECT_STORE_BYTES: u64 = 100 << 20;
 
@@ -53,8 +57,8 @@ pub fn start_params(task: &RayTask) -> BTreeMap<&'static str, String> {
 /// Returns how the program starts on a cluster that may have fewer nodes at first than it waits for, and whose
 /// pods KubeRay may not have seen ready when the program ends.
 ///
-/// The line passes through two shells and through Ray, which quotes arguments as Windows does: it has plain
-/// words only. Any other program is a file.
+/// The line passes through two shells and through Ray, which quotes arguments as Windows does: the program has plain
+/// words only. Any other is a file.
 #[must_use]
 pub fn entrypoint(task: &RayTask, driver: &TaskCommand) -> Entrypoint {
     let mut files = BTreeMap::new();
@@ -72,7 +76,8 @@ pub fn entrypoint(task: &RayTask, driver: &TaskCommand) -> Entrypoint {
     });
     files.insert(WAIT_FILE, WAIT.to_owned());
     let python = shell_word(&task.python);
-    let line = format!("{python} {PROGRAM_FOLDER}/{WAIT_FILE} {} {program}", task.nodes);
+    let line =
+        format!("{python} {PROGRAM_FOLDER}/{WAIT_FILE} {} {program}{UNTIL_SEEN}", task.nodes);
     Entrypoint { line, files }
 }
 
@@ -108,6 +113,7 @@ pub struct ReadEntrypoint {
 #[must_use]
 pub fn read_entrypoint(line: &str, file: impl Fn(&str) -> Option<String>) -> ReadEntrypoint {
     let line = line.trim();
+    let line = line.strip_suffix(UNTIL_SEEN).unwrap_or(line);
     let waiting = line.split_once(&format!(" {PROGRAM_FOLDER}/{WAIT_FILE} "));
     let waiting = waiting.and_then(|(python, rest)| {
         let (nodes, program) = rest.split_once(' ')?;
@@ -150,7 +156,8 @@ mod tests {
     /// Checks the line of a program on one node, and that it is read back on one and on three.
     fn check(driver: TaskCommand, line: &str, program: &str) {
         let found = entrypoint(&task(3), &driver);
-        assert_eq!(found.line, format!("python3 /muster/ray/wait.py 3 {line}"));
+        let end = " || { sleep 15; false; }";
+        assert_eq!(found.line, format!("python3 /muster/ray/wait.py 3 {line}{end}"));
         assert_eq!(found.files["wait.py"], WAIT);
         let of_others = ReadEntrypoint { program: line.to_owned(), wait: None, python: None };
         assert_eq!(read_entrypoint(line, |_| None), of_others);
