@@ -1,7 +1,8 @@
-//! Jobs that the schedulers of other projects start: the program finds the one that the cluster has, and each runs in a
-//! cluster of its own with real nodes (`cargo xtask kubernetes test --peers`).
+//! Jobs with the schedulers and operators of other projects: the program finds the one that the cluster has, and each runs in
+//! a cluster of its own with real nodes (`cargo xtask kubernetes test --peers`).
 
 mod kai;
+mod kuberay;
 mod kueue;
 mod volcano;
 
