@@ -67,8 +67,8 @@ fn policies(reads_kueue: bool) -> Vec<Policy> {
     let workers = Pods { list: "workerGroupSpecs", pods: "template.spec" };
     let ray_head = Pods { list: "", pods: "rayClusterSpec.headGroupSpec.template.spec" };
     let ray_workers = Pods { list: "rayClusterSpec.workerGroupSpecs", pods: "template.spec" };
-    let mut of_ray_jobs = suspends();
-    of_ray_jobs[0] = format!("({CAN_BE_SUSPENDED} ? {SUSPEND} : [])");
+    let of_ray_jobs = [format!("({CAN_BE_SUSPENDED} ? {SUSPEND} : [])")];
+    let of_ray_jobs = of_ray_jobs.into_iter().chain(suspends().into_iter().skip(1)).collect();
     let with_cluster = format!("({IS_ON_TOP}) && {HAS_CLUSTER}");
     let policy = |name, api, owners: &str, pods: &[&Pods], suspends: Vec<String>| Policy {
         name,

@@ -213,7 +213,9 @@ impl Groups {
         let gone = self.all.remove(&(kind, key.clone()));
         if let Some(facts) = &gone {
             self.awaited.note_gone(facts);
-            self.ray_jobs.retain(|_, job| kind != GroupKind::RayJob || job != key);
+            if kind == GroupKind::RayJob {
+                self.ray_jobs.retain(|_, job| job != key);
+            }
         }
         self.join_train_job(key);
         gone.is_some()
@@ -253,10 +255,11 @@ impl Groups {
 
     /// Returns the gang that a pod's gang is a part of: that of a RayJob for its RayCluster, else itself.
     pub(crate) fn whole(&self, gang: &GangRef) -> GangRef {
-        let ray_job = self.ray_jobs.get(&gang.object);
-        let ray_job = ray_job.filter(|_| gang.kind == GroupKind::RayCluster);
-        ray_job
-            .map_or_else(|| gang.clone(), |job| GangRef::of_object(GroupKind::RayJob, job.clone()))
+        let is_cluster = gang.kind == GroupKind::RayCluster;
+        match is_cluster.then(|| self.ray_jobs.get(&gang.object)).flatten() {
+            Some(job) => GangRef::of_object(GroupKind::RayJob, job.clone()),
+            None => gang.clone(),
+        }
     }
 
     /// Returns the gangs that are parts of that of a RayJob.

@@ -4,10 +4,12 @@
 
 use serde_json::{Value, json};
 
+use crate::admission::opted_in;
 use crate::cluster::{KubernetesCluster, pod_spec, success, until};
 use crate::definitions::Definition;
 use crate::explain::muster_as;
 use crate::export::muster;
+use crate::scheduler_process::SchedulerProcess;
 
 const TUNE: &str = "\
 name: Tune_1
@@ -228,4 +230,47 @@ fn ray_jobs_are_submitted_shown_and_cancelled() {
     let words = ["cancel", &label];
     success(&words, &muster_as(&kubeconfig, &words));
     until("it is gone", || namespace.objects("rayjobs", "").is_empty());
+}
+
+/// KubeRay fails a RayJob for good that is suspended and keeps its cluster, and leaves one running that waits for its user.
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn new_ray_jobs_are_suspended_where_kuberay_can_suspend_them() {
+    let cluster = KubernetesCluster::here();
+    install(&cluster);
+    let _scheduler = SchedulerProcess::start(&cluster);
+    let namespace = opted_in(&cluster, "opted-ray");
+    let template = json!({"spec": pod_spec("default-scheduler", 1)});
+    let group = json!({"rayStartParams": {}, "template": template});
+    let mut workers = group.clone();
+    workers["groupName"] = json!("gpu");
+    let of_its_own = json!({"headGroupSpec": group, "workerGroupSpecs": [workers]});
+    let made = |shuts_down: bool, mode: &str| -> Value {
+        let object = json!({
+            "apiVersion": "ray.io/v1",
+            "kind": "RayJob",
+            "metadata": {"name": "a", "namespace": namespace.name()},
+            "spec": {
+                "entrypoint": "true", "rayClusterSpec": of_its_own,
+                "shutdownAfterJobFinishes": shuts_down, "submissionMode": mode,
+            },
+        });
+        let words = ["create", "--filename=-", "--dry-run=server", "--output=json"];
+        let made = success(&words, &cluster.kubectl_with(&words, &object.to_string()));
+        serde_json::from_str(&made).unwrap()
+    };
+    for (shuts_down, mode, is_suspended) in [
+        (true, "SidecarMode", true),
+        (false, "SidecarMode", false),
+        (true, "InteractiveMode", false),
+    ] {
+        let object = made(shuts_down, mode);
+        assert_eq!(object["spec"]["suspend"] == true, is_suspended, "{object}");
+        assert_eq!(object["metadata"]["labels"]["muster.run/queue"], "default");
+        let spec = &object["spec"]["rayClusterSpec"];
+        for path in ["/headGroupSpec", "/workerGroupSpecs/0"] {
+            let pods = spec.pointer(&format!("{path}/template/spec")).unwrap();
+            assert_eq!(pods["schedulerName"], "muster", "{path}: {object}");
+        }
+    }
 }

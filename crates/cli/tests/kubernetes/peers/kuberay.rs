@@ -56,6 +56,8 @@ sys.exit(code)
 struct RayProgram<'a> {
     place: &'a KubernetesTarget,
     name: &'static str,
+    /// Name of its RayJob.
+    object: String,
 }
 
 impl<'a> RayProgram<'a> {
@@ -77,7 +79,10 @@ impl<'a> RayProgram<'a> {
             "kind: ray\ntasks: {tasks}\ngpus-per-task: {gpus}\ntime: 30m\ngrace: 1s\n{more}"
         );
         submit(place, &format!("name: {name}\n{job}run: {run}\nkubernetes: {{{options}}}\n"));
-        Self { place, name }
+        let objects = place.namespace.objects("rayjobs", "");
+        let mut names = objects.iter().map(|job| job["metadata"]["name"].as_str().unwrap());
+        let object = names.find(|one| one.starts_with(&format!("{name}-"))).unwrap().to_owned();
+        Self { place, name, object }
     }
 
     fn path(&self, what: &str) -> std::path::PathBuf {
@@ -116,15 +121,14 @@ impl<'a> RayProgram<'a> {
 
     /// Returns its RayJob.
     fn object(&self) -> Value {
-        let mut jobs = self.place.namespace.objects("rayjobs", "");
-        jobs.retain(|job| job["metadata"]["name"] == self.name);
-        let [job] = &jobs[..] else { panic!("one RayJob {}: {jobs:?}", self.name) };
-        job.clone()
+        let namespace = &self.place.namespace;
+        let object = format!("rayjob/{}", self.object);
+        namespace.cluster().get(&[&object, "--namespace", namespace.name()])
     }
 
     /// Returns the pods of its clusters, those that end, too.
     fn pods(&self) -> Vec<Value> {
-        self.place.namespace.list(&format!("muster.run/job={}", self.name))
+        self.place.namespace.list(&format!("muster.run/job={}", self.object))
     }
 }
 

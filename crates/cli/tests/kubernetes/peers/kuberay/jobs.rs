@@ -18,8 +18,9 @@ fn a_program_runs_on_all_nodes_and_its_exit_code_is_the_jobs() {
     assert!(status.contains("2 Ray nodes; 8 of 8 GPUs"), "{status}");
     // 2. The next waits as a whole, and is explained.
     let second = RayProgram::submit(&place, "second", ("2", 4), 7, "");
-    until("it says why", || place.ok(&["ps"]).contains("needs 8 GPUs together"));
+    until("it says why", || place.ok(&["ps"]).contains("none is free"));
     assert!(place.ok(&["explain", "second"]).contains("is pending: capacity"));
+    assert_eq!(second.pods().len(), 2);
     assert!(have_no_nodes(&second.pods()), "{:?}", second.pods());
     assert_eq!(second.state(), "pending");
     // 3. Both end with their exit codes, and nothing of them is left but the objects.
