@@ -470,9 +470,9 @@ fn a_ray_job_is_the_gang_of_the_pods_of_its_cluster() {
     cluster.settle();
     assert_eq!((cluster.bound("a-"), cluster.bound("rival")), (2, 0));
     // 2. After a retry the pods of the next cluster are its own, also when they are seen before it says so.
-    for at in 0..2 {
-        cluster.end(&format!("a-x1-{at}"), PodPhase::Failed);
-        cluster.delete(&format!("a-x1-{at}"));
+    for name in ["a-x1-0", "a-x1-1"] {
+        cluster.end(name, PodPhase::Failed);
+        cluster.delete(&ObjectKey::new("team", name));
     }
     cluster.settle();
     pods(&mut cluster, "a-x2");

@@ -18,7 +18,7 @@ use crate::tools;
 const AT_ONCE: usize = 200;
 
 /// Image of a node. With a tag other than `latest` in its name, kubelet does not try to pull it.
-pub struct Image<'a> {
+pub struct NodeImage<'a> {
     pub name: &'a str,
     pub entrypoint: &'a [&'a str],
     /// Folders of its programs, as `PATH` has them.
@@ -28,9 +28,9 @@ pub struct Image<'a> {
 const PATH: &str = "/bin:/usr/bin:/usr/local/bin";
 
 /// Images that every node has.
-const IMAGES: [Image<'_>; 2] = [
-    Image { name: "localhost/busybox:1", entrypoint: &["/bin/sh"], path: PATH },
-    Image { name: "localhost/pause:1", entrypoint: &["/bin/sleep", "2147483647"], path: PATH },
+const IMAGES: [NodeImage<'_>; 2] = [
+    NodeImage { name: "localhost/busybox:1", entrypoint: &["/bin/sh"], path: PATH },
+    NodeImage { name: "localhost/pause:1", entrypoint: &["/bin/sleep", "2147483647"], path: PATH },
 ];
 
 /// Returns the path of the archive of all images.
@@ -65,7 +65,12 @@ pub fn write_of_program(
     command::outside(&["strip", "-o", &text(&target)?, &text(program)?])?;
     copy_libraries(&[program.to_owned()], &root)?;
     let archive = folder.join("image.tar");
-    write_archive(&folder, &archive, &[Image { name, entrypoint: &["/bin/sh"], path: PATH }], &[])?;
+    write_archive(
+        &folder,
+        &archive,
+        &[NodeImage { name, entrypoint: &["/bin/sh"], path: PATH }],
+        &[],
+    )?;
     Ok(archive)
 }
 
@@ -96,7 +101,7 @@ pub fn copy_libraries(programs: &[PathBuf], root: &Path) -> Result<()> {
 pub fn write_archive(
     folder: &Path,
     archive: &Path,
-    images: &[Image<'_>],
+    images: &[NodeImage<'_>],
     of_machine: &[PathBuf],
 ) -> Result<()> {
     let layer = text(&folder.join("layer.tar"))?;
@@ -112,7 +117,7 @@ pub fn write_archive(
     let digest = sum.split_whitespace().next().context("sha256sum printed nothing")?;
     let mut manifest = Vec::new();
     let mut members = vec!["manifest.json".to_owned(), "layer.tar".to_owned()];
-    for (number, Image { name, entrypoint, path }) in images.iter().enumerate() {
+    for (number, NodeImage { name, entrypoint, path }) in images.iter().enumerate() {
         let config = format!("config{number}.json");
         let text = json!({
             "architecture": architecture(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::kubernetes::cluster::KubernetesTestCluster;
-use crate::kubernetes::node::images::{self, Image};
+use crate::kubernetes::node::images::{self, NodeImage};
 use crate::kubernetes::{nodes, target};
 use crate::test_cluster::command;
 use crate::tools;
@@ -68,7 +68,7 @@ fn write(environment: &Path, folder: &Path, archive: &Path) -> Result<()> {
     // Ray asks for the name of its user.
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/bash\n")?;
     let path = format!("{}/bin:/bin:/usr/bin", environment.display());
-    let image = Image { name: NAME, entrypoint: &["/bin/bash"], path: &path };
+    let image = NodeImage { name: NAME, entrypoint: &["/bin/bash"], path: &path };
     images::write_archive(folder, archive, &[image], &[library, environment.to_owned()])
 }
 

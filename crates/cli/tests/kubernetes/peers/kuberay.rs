@@ -119,7 +119,6 @@ impl<'a> RayProgram<'a> {
         self.shown()["state"].as_str().unwrap().to_owned()
     }
 
-    /// Returns its RayJob.
     fn object(&self) -> Value {
         let namespace = &self.place.namespace;
         let object = format!("rayjob/{}", self.object);

@@ -10,7 +10,6 @@ use crate::cluster::{KubernetesCluster, TestNamespace, success, until};
 const DEPLOYMENT: &str = "deployment/muster-scheduler";
 const IN_NAMESPACE: [&str; 2] = ["--namespace", "muster-system"];
 
-/// Returns the manifests.
 fn manifests(image: &str, level: &str) -> String {
     let words = ["init", "kubernetes", "--image", image, "--level", level];
     let program = env!("CARGO_BIN_EXE_muster");

@@ -107,7 +107,8 @@ fn a_ray_job_of_kuberay() {
 #[test]
 fn a_ray_job_in_a_queue_of_muster_waits_suspended() {
     let rendered = ray(&tune(), |_| {}, GangScheduler::Muster, JobForm::RayJob).unwrap();
-    assert_eq!(rendered.warnings, [""; 0]);
+    let of_time = |warning: &String| warning.contains("`time`");
+    assert!(!rendered.warnings.iter().any(of_time), "{:?}", rendered.warnings);
     let job = rendered.objects.last().unwrap();
     assert_eq!(job["spec"]["suspend"], true);
     assert_eq!(job["metadata"]["labels"]["muster.run/queue"], "research.vision");

@@ -74,9 +74,9 @@ fn clusters_that_contend_start_whole_one_after_the_other() {
 }
 
 /// Priority class of one test, which is deleted when this is dropped.
-struct PriorityClass(KubernetesCluster, &'static str);
+struct TestPriorityClass(KubernetesCluster, &'static str);
 
-impl PriorityClass {
+impl TestPriorityClass {
     fn create(name: &'static str, value: u32) -> Self {
         let cluster = KubernetesCluster::here();
         let value = format!("--value={value}");
@@ -85,7 +85,7 @@ impl PriorityClass {
     }
 }
 
-impl Drop for PriorityClass {
+impl Drop for TestPriorityClass {
     fn drop(&mut self) {
         self.0.kubectl_with(&["delete", "priorityclass", self.1, "--wait=false"], "");
     }
@@ -96,7 +96,7 @@ impl Drop for PriorityClass {
 fn a_ray_job_is_started_preempted_and_started_again() {
     let place = KubernetesTarget::new();
     let namespace = &place.namespace;
-    let _urgent = PriorityClass::create("ray-urgent", 1000);
+    let _urgent = TestPriorityClass::create("ray-urgent", 1000);
     let spec = json!({
         "entrypoint": "sleep 30",
         "shutdownAfterJobFinishes": true,
