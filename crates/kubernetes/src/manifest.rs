@@ -72,7 +72,7 @@ fn rules(reads_kueue: bool) -> Vec<Rule> {
         let changes = workload::KINDS.contains(&api.kind);
         let verbs = if changes { vec!["get", "list", "watch", "patch"] } else { read.clone() };
         rules.push((api.group.to_owned(), vec![api.plural.to_owned()], verbs));
-        if changes {
+        if changes && !workload::lacks_conditions(api.kind) {
             rules.push((
                 api.group.to_owned(),
                 vec![format!("{}/status", api.plural)],

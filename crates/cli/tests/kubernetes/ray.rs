@@ -238,15 +238,15 @@ fn ray_jobs_are_submitted_shown_and_cancelled() {
 fn new_ray_jobs_are_suspended_where_kuberay_can_suspend_them() {
     let cluster = KubernetesCluster::here();
     install(&cluster);
-    let _scheduler = SchedulerProcess::start(&cluster);
+    let _scheduler = SchedulerProcess::active(&cluster);
     let namespace = opted_in(&cluster, "opted-ray");
     let template = json!({"spec": pod_spec("default-scheduler", 1)});
     let group = json!({"rayStartParams": {}, "template": template});
     let mut workers = group.clone();
     workers["groupName"] = json!("gpu");
     let of_its_own = json!({"headGroupSpec": group, "workerGroupSpecs": [workers]});
-    let made = |shuts_down: bool, mode: &str| -> Value {
-        let object = json!({
+    let object = |shuts_down: bool, mode: &str| {
+        json!({
             "apiVersion": "ray.io/v1",
             "kind": "RayJob",
             "metadata": {"name": "a", "namespace": namespace.name()},
@@ -254,7 +254,10 @@ fn new_ray_jobs_are_suspended_where_kuberay_can_suspend_them() {
                 "entrypoint": "true", "rayClusterSpec": of_its_own,
                 "shutdownAfterJobFinishes": shuts_down, "submissionMode": mode,
             },
-        });
+        })
+    };
+    let made = |shuts_down: bool, mode: &str| -> Value {
+        let object = object(shuts_down, mode);
         let words = ["create", "--filename=-", "--dry-run=server", "--output=json"];
         let made = success(&words, &cluster.kubectl_with(&words, &object.to_string()));
         serde_json::from_str(&made).unwrap()
@@ -273,4 +276,11 @@ fn new_ray_jobs_are_suspended_where_kuberay_can_suspend_them() {
             assert_eq!(pods["schedulerName"], "muster", "{path}: {object}");
         }
     }
+    // The scheduler starts one that fits, with the rights of its manifests.
+    namespace.create_object(&object(true, "SidecarMode"));
+    until("it is started", || {
+        let jobs = namespace.objects("rayjobs", "");
+        let said = &jobs[0]["metadata"]["annotations"]["muster.run/Admitted"];
+        jobs[0]["spec"]["suspend"] == false && said.is_string()
+    });
 }
