@@ -1,6 +1,7 @@
-//! Runs the tests of the Python client (`python/`) against the real daemon, with the real submitit: both from a
-//! virtual environment under `target/`, which is kept between runs. Where PyPI cannot be reached the reason
-//! is printed, and the tests count as skipped. A client that cannot be installed or imported fails the step.
+//! Runs the tests of the Python client (`python/`) against the real daemon, with the real submitit, and tests that
+//! read tables with pyarrow and DuckDB: all from a virtual environment under `target/`, which is kept between runs.
+//! Where PyPI cannot be reached the reason is printed, and the tests count as skipped. A client that cannot be
+//! installed or imported fails the step.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,11 +18,13 @@ use crate::{binaries, cargo, tools};
 const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
 
 /// Versions that the tests run with; all need Python 3.10 or newer.
-const PINS: [&str; 7] = [
+const PINS: [&str; 9] = [
     "cloudpickle==3.1.3",
+    "duckdb==2.0.0",
     "flit_core==4.2.0",
     "mcp==2.3.0",
     "mypy==2.4.1",
+    "pyarrow==26.0.1",
     "pytest==9.2.0",
     "submitit==1.5.4",
     "typing_extensions==4.16.0",
@@ -66,8 +69,8 @@ pub fn run(root: &Path, words: &[&str], totals: &mut Totals) -> Result<()> {
 fn interpreter(root: &Path) -> Result<PathBuf> {
     let content = format!("{}\n{}\n", PINS.join("\n"), root.display());
     // Without the client: an error in it must not look like a missing environment.
-    let environment =
-        Venv { folder: &folder(root), content: &content, modules: "mcp, mypy, pytest, submitit" };
+    let modules = "duckdb, mcp, mypy, pyarrow, pytest, submitit";
+    let environment = Venv { folder: &folder(root), content: &content, modules };
     environment.interpreter(system_python, &[], |python| venv::install(python, &PINS))
 }
 

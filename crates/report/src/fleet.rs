@@ -21,7 +21,7 @@ pub use calibration::sentences as calibration;
 pub use caveat::caveat;
 pub use findings::findings;
 pub use instant::instant;
-pub use sweep::{csv, sweep};
+pub use sweep::{data_table, sweep};
 pub use variants::{label, variants};
 
 /// Columns if the output is not a terminal.

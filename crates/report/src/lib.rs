@@ -13,6 +13,7 @@ pub mod check;
 pub mod clock;
 pub mod compare;
 mod context;
+pub mod data_table;
 pub mod elements;
 pub mod explain;
 pub mod explanation_line;

@@ -7,6 +7,7 @@ use muster_model::{GpuMilli, QueueName, Span, UserName};
 
 use crate::RenderContext;
 use crate::amount::hours;
+use crate::data_table::quoted;
 use crate::style::clean;
 use crate::table::Table;
 
@@ -195,12 +196,7 @@ pub fn period_csv(usage: &PeriodUsage<'_>) -> String {
 fn csv_field(text: &str) -> String {
     let text = clean(text);
     let mark = if text.starts_with(['=', '+', '-', '@']) { "'" } else { "" };
-    let text = format!("{mark}{text}");
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text
-    }
+    quoted(&format!("{mark}{text}"))
 }
 
 #[cfg(test)]

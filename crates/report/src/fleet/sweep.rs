@@ -1,11 +1,14 @@
 //! Several comparisons of one trace, at several loads or with several kinds of time limits: one table for the
-//! terminal and the page, and one as CSV for other programs.
+//! terminal and the page, and one for other programs.
 
-use muster_model::simulation::{Figure, FleetComparison, FleetFigures, MEASURED, TimeLimits};
+use muster_model::simulation::{
+    Figure, FleetComparison, FleetFigures, MEASURED, SiteVariant, TimeLimits,
+};
 
 use super::runs::SWEPT;
 use super::{WIDTH, head, wrapped};
 use crate::RenderContext;
+use crate::data_table::DataTable;
 use crate::style::clean;
 use crate::table::Table;
 
@@ -13,6 +16,20 @@ use crate::table::Table;
 struct SweepRow<'a> {
     comparison: &'a FleetComparison,
     run: &'a FleetFigures,
+}
+
+impl<'a> SweepRow<'a> {
+    fn variant(&self) -> Option<&'a SiteVariant> {
+        self.comparison.variants.iter().find(|one| one.name == self.run.variant)
+    }
+
+    fn cluster(&self) -> &'a str {
+        self.variant().map_or(&self.comparison.cluster, |one| &one.cluster)
+    }
+
+    fn queues(&self) -> Option<&'a str> {
+        self.variant().map_or(&self.comparison.queues, |one| &one.queues).as_deref()
+    }
 }
 
 fn rows(all: &[FleetComparison]) -> Vec<SweepRow<'_>> {
@@ -66,65 +83,30 @@ pub(crate) fn cells(all: &[FleetComparison]) -> (Vec<&'static str>, Vec<Vec<Stri
     (headings.collect(), rows(all).into_iter().map(row).collect())
 }
 
-/// Returns the table as CSV (RFC 4180): all figures by their names in `FleetFigures`, times in seconds, each
-/// followed by the half-width of its 95 % confidence interval, which is empty with one seed.
+/// Returns the table for other programs: all figures by their names in `FleetFigures`, times in seconds, each
+/// followed by the half-width of its 95 % confidence interval, which is missing with one seed.
 #[must_use]
-pub fn csv(all: &[FleetComparison]) -> String {
-    let mut header: Vec<String> = [
-        "trace",
-        "cluster",
-        "queues",
-        "variant",
-        "load",
-        "limits",
-        "scheduler",
-        "model_of",
-        "seeds",
-        "jobs",
-        "is_partial",
-    ]
-    .map(str::to_owned)
-    .into();
-    header.extend(
-        MEASURED.iter().flat_map(|(name, _)| [(*name).to_owned(), format!("{name}.margin")]),
-    );
-    let mut text = line(&header);
-    for SweepRow { comparison, run } in rows(all) {
-        let variant = comparison.variants.iter().find(|one| one.name == run.variant);
-        let cluster = variant.map_or(&comparison.cluster, |one| &one.cluster);
-        let queues = variant.map_or(&comparison.queues, |one| &one.queues);
-        let mut cells = vec![
-            comparison.trace.clone(),
-            cluster.clone(),
-            queues.clone().unwrap_or_default(),
-            run.variant.clone(),
-            comparison.load.to_string(),
-            limits(comparison.limits).to_owned(),
-            run.scheduler.clone(),
-            run.model_of.clone().unwrap_or_default(),
-            comparison.seeds.len().to_string(),
-            comparison.jobs.to_string(),
-            run.is_partial.to_string(),
-        ];
-        for (name, _) in MEASURED {
-            let Figure { value, margin } = Figure::of(run, name);
-            cells.push(value.to_string());
-            cells.push(margin.map_or_else(String::new, |margin| margin.to_string()));
-        }
-        text.push_str(&line(&cells));
+pub fn data_table(all: &[FleetComparison]) -> DataTable {
+    let rows = rows(all);
+    let mut table = DataTable::default()
+        .text("trace", rows.iter().map(|row| Some(row.comparison.trace.as_str())))
+        .text("cluster", rows.iter().map(|row| Some(row.cluster())))
+        .text("queues", rows.iter().map(SweepRow::queues))
+        .text("variant", rows.iter().map(|row| Some(row.run.variant.as_str())))
+        .doubles("load", rows.iter().map(|row| Some(row.comparison.load)))
+        .text("limits", rows.iter().map(|row| Some(limits(row.comparison.limits))))
+        .text("scheduler", rows.iter().map(|row| Some(row.run.scheduler.as_str())))
+        .text("model_of", rows.iter().map(|row| row.run.model_of.as_deref()))
+        .counts("seeds", rows.iter().map(|row| row.comparison.seeds.len() as u64))
+        .counts("jobs", rows.iter().map(|row| row.comparison.jobs))
+        .booleans("is_partial", rows.iter().map(|row| row.run.is_partial));
+    for (name, _) in MEASURED {
+        let figures = || rows.iter().map(|row| Figure::of(row.run, name));
+        table = table
+            .doubles(name, figures().map(|figure| Some(figure.value)))
+            .doubles(format!("{name}.margin"), figures().map(|figure| figure.margin));
     }
-    text
-}
-
-fn line(cells: &[String]) -> String {
-    let quoted = |cell: &String| {
-        if cell.contains([',', '"', '\n', '\r']) {
-            format!("\"{}\"", cell.replace('"', "\"\""))
-        } else {
-            cell.clone()
-        }
-    };
-    cells.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
+    table
 }
 
 fn scheduler(run: &FleetFigures) -> String {

@@ -90,8 +90,9 @@ pub struct FleetArgs {
     /// size, a timeline of each GPU, and figures per user
     #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "at")]
     report_out: Option<PathBuf>,
-    /// Write a table as CSV: a row per load, time limits, variant and control plane, with all
-    /// figures, times in seconds, and the half-widths of their confidence intervals
+    /// Write a table: a row per load, time limits, variant and control plane, with all figures,
+    /// times in seconds, and the half-widths of their confidence intervals. It is Parquet if the name
+    /// ends in .parquet, and CSV otherwise
     #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "at")]
     table_out: Option<PathBuf>,
     /// First compare the simulated times from submission to start with those that the trace records,

@@ -30,20 +30,22 @@ pub fn deliver(app: &App, args: &super::super::SimulateArgs, all: Vec<Compared>)
         failed = failed.or(compared.failed);
         comparisons.push(compared.comparison);
     }
-    let written = |path: &Path, text: &str, what: &str| -> Result<()> {
-        write(path, text)?;
+    let written = |path: &Path, content: &[u8], what: &str| -> Result<()> {
+        write(path, content)?;
         app.ui.status(&format!("wrote {what} to {}", path.display()));
         Ok(())
     };
     if let Some(path) = &args.fleet.table_out {
-        written(path, &fleet::csv(&comparisons), "the table")?;
+        let table = fleet::data_table(&comparisons);
+        let content = if is_parquet(path) { table.parquet() } else { table.csv().into_bytes() };
+        written(path, &content, "the table")?;
     }
     if let Some(path) = &args.fleet.report_out {
         match comparisons.as_slice() {
             [only] if !is_sweep => {
-                written(path, &muster_report::html::page(only, &gantts[0]), "the plots")?
+                written(path, muster_report::html::page(only, &gantts[0]).as_bytes(), "the plots")?
             }
-            all => written(path, &muster_report::html::sweep_page(all), "the page")?,
+            all => written(path, muster_report::html::sweep_page(all).as_bytes(), "the page")?,
         }
     }
     print(app, args, &comparisons, is_sweep)?;
@@ -51,6 +53,11 @@ pub fn deliver(app: &App, args: &super::super::SimulateArgs, all: Vec<Compared>)
         Some(error) => Err(error),
         None => Ok(if is_partial { INTERRUPTED } else { 0 }),
     }
+}
+
+/// Returns true if a table of this name is Parquet; all others are CSV.
+fn is_parquet(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"))
 }
 
 fn print(
