@@ -321,8 +321,11 @@ pub struct PlannedStart {
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
-    /// Latest start of the element.
+    /// Latest start of the element, or, if `predicted`, its expected start.
     pub start: Time,
+    /// True where planning goes by predicted run times: a job that runs longer delays the start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub predicted: bool,
     /// GPUs that it will hold, in thousandths.
     pub gpus: GpuMilli,
 }

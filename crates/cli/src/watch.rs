@@ -140,6 +140,7 @@ impl<'a> JobWatch<'a> {
                 element: plan.element,
                 name: plan.name.clone(),
                 start: plan.start,
+                predicted: plan.predicted,
             })
             .collect();
         let names = names(&list.jobs);

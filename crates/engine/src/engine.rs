@@ -384,6 +384,12 @@ impl Engine {
         &self.planner.outlook().reservations
     }
 
+    /// Returns true if planned starts depend on predicted run times, so that they may come later.
+    #[must_use]
+    pub fn plans_by_predictions(&self) -> bool {
+        self.state.plans_by_predictions()
+    }
+
     /// Explains why an element is pending, when it starts, and what would start it now. Tries on
     /// scratch; changes nothing.
     pub fn explain(&mut self, now: Time, element: ElementId) -> Option<Explanation> {

@@ -29,6 +29,7 @@ pub(crate) fn of_jobs<'a>(
             let first = ElementId { job: *id, index: job.record.index_of(ordinal) };
             view.waiting_for = reasons.first(now, *id, job, ordinal, &mut gaps);
             view.eta = starts.get(&first).copied();
+            view.eta_predicted = view.eta.is_some() && state.plans_by_predictions();
         }
         view
     };

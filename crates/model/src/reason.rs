@@ -154,6 +154,10 @@ pub enum Reason {
         element: ElementId,
         /// Start of that reservation.
         start: Time,
+        /// True where planning goes by predicted run times: the start is expected, and no latest
+        /// one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        predicted: bool,
         /// Longest time limit plus grace with which this element could end before the reservation;
         /// `None` when no length would.
         fits_if_shorter_than: Option<Span>,

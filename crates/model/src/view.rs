@@ -152,8 +152,12 @@ pub struct JobView {
     pub elements: Vec<ElementView>,
     /// First reason of its first pending element; `None` when none is pending.
     pub waiting_for: Option<Reason>,
-    /// Latest start of its first pending element; `None` when unknown.
+    /// Latest start of its first pending element, or, if `eta_predicted`, its expected start; `None`
+    /// when unknown.
     pub eta: Option<Time>,
+    /// True where planning goes by predicted run times: a job that runs longer delays the start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub eta_predicted: bool,
     /// Job as the external scheduler reports it; `None` for jobs that Muster itself schedules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<NativeView>,
@@ -193,6 +197,7 @@ impl JobView {
             elements: Vec::new(),
             waiting_for: None,
             eta: None,
+            eta_predicted: false,
             native: None,
         }
     }
@@ -216,6 +221,7 @@ impl ElementView {
             backfilled: false,
             started: None,
             ends_by: None,
+            expected_end: None,
             ended: None,
             outcome: None,
             last_end: None,
@@ -337,6 +343,10 @@ pub struct ElementView {
     pub started: Option<Time>,
     /// Latest end, time limit and grace included; `None` when it has no time limit or does not run.
     pub ends_by: Option<Time>,
+    /// End by which planning goes, from its predicted run time; it may run longer. `None` when it
+    /// does not run, or planning goes by `ends_by`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_end: Option<Time>,
     /// Instant of the final end; `None` before that.
     pub ended: Option<Time>,
     /// Final outcome; `None` before the end.

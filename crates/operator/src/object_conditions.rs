@@ -151,6 +151,7 @@ fn placement<'a>(
         levels: Vec::new(),
         since: since?,
         backfilled: false,
+        predicted: false,
         next: None,
     })
 }

@@ -38,6 +38,16 @@ fn zoned(at: Time, context: RenderContext) -> Option<Zoned> {
     Some(timestamp.to_zoned(context.zone.clone()))
 }
 
+/// Returns when a job with a reservation starts: `at 12:00:20 at the latest`, or less if the start is predicted.
+pub(crate) fn planned_start(start: Time, predicted: bool, context: RenderContext) -> String {
+    let start = time(start, context);
+    if predicted {
+        format!("about {start}, if jobs run as long as predicted")
+    } else {
+        format!("at {start} at the latest")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::tz::{TimeZone, offset};

@@ -254,13 +254,13 @@ fn used_outside(used: &UsedOutside) -> String {
     format!("{gpus} of {node} {are} in use outside Muster{by}")
 }
 
-/// Describes how long the element has been first in its queue, and which GPUs are kept for it.
 /// Returns when an element starts if run times are as predicted.
 fn predicted_start(eta: Eta, context: RenderContext) -> String {
-    let start = clock::time(eta.start, context);
-    format!("about {start}, if jobs run as long as predicted from those of their users before")
+    let start = clock::planned_start(eta.start, eta.predicted, context);
+    format!("{start} from those of their users before")
 }
 
+/// Describes how long the element has been first in its queue, and which GPUs are kept for it.
 fn patience_line(patience: &PatienceView, context: RenderContext) -> ExplanationLine {
     let for_long = context.now.since(patience.since);
     let text = match (patience.keeps_from > context.now, patience.is_kept) {
@@ -299,9 +299,15 @@ fn with_holders(free: String, holders: &[Holder], context: RenderContext) -> Str
                 HolderEnd::Grace => "its time limit and grace",
                 HolderEnd::Stopping => "at the latest, being stopped",
             };
-            let until = match holder.ends_by {
-                Some(by) => format!("until {} ({end})", clock::time(by, context)),
-                None => "without a time limit".to_owned(),
+            let predicted =
+                holder.expected_end.map(|at| format!("predicted {}", clock::time(at, context)));
+            let until = match (holder.ends_by, predicted) {
+                (Some(by), None) => format!("until {} ({end})", clock::time(by, context)),
+                (Some(by), Some(predicted)) => {
+                    format!("until {} ({end}; {predicted})", clock::time(by, context))
+                }
+                (None, None) => "without a time limit".to_owned(),
+                (None, Some(predicted)) => format!("without a time limit ({predicted})"),
             };
             format!("{job} holds {} {until}", holder.gpus)
         })
@@ -668,7 +674,7 @@ mod tests {
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: reservation
-          would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest
+          would fit  now, but would delay job 3[7], which starts about 12:00:20, if jobs run as long as predicted
                      muster explain 3[7]
                      without a time limit it is treated as endless
           queue      1st of 1 in default; quota is not the limit
@@ -825,6 +831,18 @@ mod tests {
         };
         let text = explain(&predicted, RenderContext::plain().at(NOON));
         assert!(text.contains("about 12:00:20, if jobs run as long as predicted"), "{text}");
+        // The ends of the jobs that hold what it needs are told beside their limits.
+        let mut predicted = predicted;
+        for holder in &mut predicted.holders {
+            holder.expected_end = Some(sample::after(8));
+        }
+        let text = explain(&predicted, RenderContext::plain().at(NOON));
+        for held in [
+            "left (1) holds 5 until 12:00:20 (its time limit and grace; predicted 12:00:08)",
+            "sweep (3) holds 2 without a time limit (predicted 12:00:08)",
+        ] {
+            assert!(text.contains(held), "{text}");
+        }
         assert!(!text.contains("at the latest, reserved"), "{text}");
         let unknown = Explanation { eta: None, ..sample::explanation() };
         assert!(

@@ -141,6 +141,7 @@ mod tests {
             levels: Vec::new(),
             since: NOON,
             backfilled: false,
+            predicted: false,
             next: None,
         };
         let running = Explanation {

@@ -52,6 +52,7 @@ fn job_rows(rows: u64) -> (Vec<JobView>, Vec<TimelineStart>) {
         element: sample::id(number, 0),
         name: "right".to_owned(),
         start: after(10 * number),
+        predicted: false,
     };
     ((100_000..100_000 + rows).map(job).collect(), (100_000..100_000 + rows).map(plan).collect())
 }

@@ -26,15 +26,18 @@ pub(crate) fn lines(placement: &PlacementView, context: RenderContext) -> Vec<Ex
         lines.push(ExplanationLine::new(if at == 0 { "spans" } else { "" }, span(level)));
     }
     if placement.backfilled {
-        lines.push(ExplanationLine::new(
-            "backfilled",
-            "it started before jobs ahead of it in the queue and delays none of them",
-        ));
+        let delays = if placement.predicted {
+            "; it delays them only if it runs longer than predicted"
+        } else {
+            " and delays none of them"
+        };
+        let text = format!("it started before jobs ahead of it in the queue{delays}");
+        lines.push(ExplanationLine::new("backfilled", text));
     }
     if let Some(next) = &placement.next {
         let job = context.words.named_job(&next.name, next.element);
-        let start = clock::time(next.start, context);
-        let text = format!("{job} starts here at {start} at the latest");
+        let start = clock::planned_start(next.start, next.predicted, context);
+        let text = format!("{job} starts here {start}");
         lines.push(
             ExplanationLine::new("then", text)
                 .with(format!("muster explain {}", element(next.element))),
@@ -204,7 +207,13 @@ mod tests {
             ],
             since: NOON,
             backfilled: true,
-            next: Some(NextStart { element: id(2, 0), name: "right".to_owned(), start: after(20) }),
+            predicted: false,
+            next: Some(NextStart {
+                element: id(2, 0),
+                name: "right".to_owned(),
+                start: after(20),
+                predicted: false,
+            }),
         };
         check(
             lines(&placement, RenderContext::plain().at(NOON)),
@@ -216,6 +225,16 @@ mod tests {
                 "           7 nodes (n1, n2, n3, n4 and 3 more)",
                 "backfilled it started before jobs ahead of it in the queue and delays none of them",
                 "then       right (2) starts here at 12:00:20 at the latest",
+            ],
+        );
+        let next = placement.next.clone().map(|next| NextStart { predicted: true, ..next });
+        let predicted = PlacementView { predicted: true, next, ..placement.clone() };
+        let lines_of = |placement| lines(placement, RenderContext::plain().at(NOON));
+        check(
+            lines_of(&predicted).split_off(5),
+            &[
+                "backfilled it started before jobs ahead of it in the queue; it delays them only if it runs longer than predicted",
+                "then       right (2) starts here about 12:00:20, if jobs run as long as predicted",
             ],
         );
         let alone =

@@ -206,8 +206,8 @@ pub fn holds(state: JobState) -> bool {
 /// Index over the rows of a table: which job ends at an instant, and which planned start is next.
 #[derive(Clone, Debug, Default)]
 pub struct OtherJobs<'a> {
-    /// Jobs by the instant at which one of their active elements ends; two, since one of them may
-    /// be the job looked up for.
+    /// Jobs by the instant at which planning takes one of their active elements to end; two, since
+    /// one of them may be the job looked up for.
     ends: BTreeMap<Time, (JobId, Option<JobId>)>,
     /// Planned starts, ordered by time.
     planned: Vec<&'a TimelineStart>,
@@ -220,7 +220,7 @@ impl<'a> OtherJobs<'a> {
         let mut ends: BTreeMap<Time, (JobId, Option<JobId>)> = BTreeMap::new();
         for job in rows {
             let active = job.elements.iter().filter(|element| holds(element.state));
-            for end in active.filter_map(|element| element.ends_by) {
+            for end in active.filter_map(planned_end) {
                 let (first, second) = ends.entry(end).or_insert((job.job, None));
                 if *first != job.job && second.is_none() {
                     *second = Some(job.job);
@@ -355,19 +355,22 @@ pub(crate) fn tasks_between(elastic: &ElasticView) -> String {
     format!("{}..{}", elastic.fewest_tasks, elastic.most_tasks)
 }
 
+/// Returns the end by which planning goes: the predicted one, or that of the time limit.
+fn planned_end(element: &ElementView) -> Option<Time> {
+    element.expected_end.or(element.ends_by)
+}
+
 fn backfilled(job: &JobView, others: &OtherJobs<'_>) -> Option<String> {
-    let ends_by = job
-        .elements
-        .iter()
-        .filter(|element| element.backfilled)
-        .map(|element| element.ends_by)
-        .max()?;
-    let before = ends_by
+    let backfilled = || job.elements.iter().filter(|element| element.backfilled);
+    let end = backfilled().map(planned_end).max()?;
+    let is_predicted = backfilled().any(|element| element.expected_end.is_some());
+    let ends = if is_predicted { "predicted to end" } else { "ends" };
+    let before = end
         .filter(|_| !job.state.is_final())
         .and_then(|end| others.next_planned_start(end, job.job));
     Some(match before {
         Some(plan) => {
-            format!("backfilled, ends before {} starts", crate::amount::element(plan.element))
+            format!("backfilled, {ends} before {} starts", crate::amount::element(plan.element))
         }
         None => "backfilled".to_owned(),
     })
@@ -383,10 +386,13 @@ fn waits(job: &JobView, others: &OtherJobs<'_>, context: RenderContext) -> Vec<S
         let when = frees.map_or(String::new(), |other| format!(", when {other} ends"));
         let is_earliest =
             matches!(&job.waiting_for, Some(Reason::Native { code, .. }) if code == "BeginTime");
+        let remaining = clock::remaining(eta.since(context.now));
         parts.push(if is_earliest {
-            format!("starts in {} at the earliest", clock::remaining(eta.since(context.now)))
+            format!("starts in {remaining} at the earliest")
+        } else if job.eta_predicted {
+            format!("predicted to start in {remaining}{when}")
         } else {
-            format!("starts in about {}{when}", clock::remaining(eta.since(context.now)))
+            format!("starts in about {remaining}{when}")
         });
     }
     parts
@@ -501,6 +507,19 @@ mod tests {
         1    waits  pending  0 of 2..8  6s
         2    train  running  0-4        0s      6s   5 of 2..8 ranks, resumes with 8
         3    train  running  0-4        0s      6s   5 of 2..8 ranks
+        ");
+    }
+
+    #[test]
+    fn what_is_predicted_is_not_promised() {
+        let rows = sample::predicted();
+        let planned =
+            [TimelineStart { start: after(8), predicted: true, ..sample::planned()[0].clone() }];
+        insta::assert_snapshot!(jobs(&rows[..3], &planned, RenderContext::plain().at(after(6))), @r"
+        JOB  NAME   STATE    GPUS    WAITED  RAN  NOTE
+        1    left   running  0-4     0s      6s   5 of 5 ranks
+        2    right  pending  0 of 5  6s           needs 5 GPUs together, 3 are free; predicted to start in 2s, when 1 ends
+        3    sweep  running  5,6     1s      5s   7 of 24 done, 2 at a time; backfilled, predicted to end before 2 starts
         ");
     }
 

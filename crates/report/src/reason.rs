@@ -82,9 +82,10 @@ pub fn short(reason: &Reason, context: RenderContext) -> String {
         | Reason::PendingJobs { .. } => limits::short(reason, context),
         Reason::Capacity(gap) => short_gap(gap, context),
         Reason::Topology(gap) => topology::short(gap, GapBasis::Now, context),
-        Reason::Reserved { element: other, start, .. } => {
+        Reason::Reserved { element: other, start, predicted, .. } => {
+            let starts = if *predicted { "is predicted to start" } else { "starts" };
             format!(
-                "would delay {}, which starts at {}",
+                "would delay {}, which {starts} at {}",
                 context.words.short_job(*other),
                 clock::time(*start, context)
             )
@@ -151,8 +152,9 @@ pub fn lines(reason: &Reason, id: ElementId, context: RenderContext) -> Vec<Expl
             gap_lines(gap, "free now", &free, context)
         }
         Reason::Topology(gap) => topology::lines(gap, GapBasis::Now, context),
-        Reason::Reserved { element: other, start, fits_if_shorter_than } => {
-            reserved_lines(*other, &at(*start), *fits_if_shorter_than, context)
+        Reason::Reserved { element: other, start, predicted, fits_if_shorter_than } => {
+            let start = clock::planned_start(*start, *predicted, context);
+            reserved_lines(*other, &start, *fits_if_shorter_than, context)
         }
         Reason::HeadReserved { element: other, since, places } => {
             kept_lines(*other, &at(*since), places, context)
@@ -267,7 +269,7 @@ fn reserved_lines(
         Some(limit) => format!("it fits before that with a time limit of at most {limit}"),
         None => "without a time limit it is treated as endless".to_owned(),
     };
-    let text = format!("now, but would delay {job}, which starts at {start} at the latest");
+    let text = format!("now, but would delay {job}, which starts {start}");
     let line =
         ExplanationLine::new("would fit", text).with(format!("muster explain {}", element(other)));
     vec![line, ExplanationLine::new("", fitting)]
@@ -481,7 +483,7 @@ mod tests {
         capacity: 3 of 5 tasks fit: needs 64GiB of memory per task; with those placed a node has at most 1.5GiB free
         capacity: 3 of 5 tasks fit: needs 2 of intel.com/qat per task; with those placed a node has at most 1 free
         reservation: would delay 2, which starts at 12:00:20
-        reservation: would delay 3[7], which starts at 12:00:20
+        reservation: would delay 3[7], which is predicted to start at 12:00:20
         kept for another job: free GPUs are kept for job 2, which has been first in its queue for longer than `patience`
         preempting: preempts 2 jobs, ended by 12:01:30 at the latest
         own quota: protected, so it cannot borrow: 12 of 16 h100 of vision used, asks for 8
@@ -567,7 +569,7 @@ mod tests {
                    needs 2 of intel.com/qat per task; with those placed a node has at most 1 free []
         would fit  now, but would delay job 2, which starts at 12:00:20 at the latest [muster explain 2]
                    it fits before that with a time limit of at most 14s []
-        would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest [muster explain 3[7]]
+        would fit  now, but would delay job 3[7], which starts about 12:00:20, if jobs run as long as predicted [muster explain 3[7]]
                    without a time limit it is treated as endless []
         kept       GPUs 0-2 of n1 are kept for job 2, which has been first in its queue since 12:00:00 [muster explain 2]
         waits for  2 jobs that are being preempted for it and end by 12:01:30 []

@@ -186,9 +186,15 @@ fn others_first() -> Vec<Reason> {
         Reason::Reserved {
             element: id(2, 0),
             start: after(20),
+            predicted: false,
             fits_if_shorter_than: Some(Span::from_secs(14)),
         },
-        Reason::Reserved { element: id(3, 7), start: after(20), fits_if_shorter_than: None },
+        Reason::Reserved {
+            element: id(3, 7),
+            start: after(20),
+            predicted: true,
+            fits_if_shorter_than: None,
+        },
         Reason::HeadReserved {
             element: id(2, 0),
             since: NOON,
@@ -232,6 +238,7 @@ pub fn explanation() -> Explanation {
                 gpus: GpuMilli(5000),
                 ends_by: Some(after(20)),
                 end: HolderEnd::Grace,
+                expected_end: None,
             },
             Holder {
                 element: id(3, 0),
@@ -239,6 +246,7 @@ pub fn explanation() -> Explanation {
                 gpus: GpuMilli(2000),
                 ends_by: None,
                 end: HolderEnd::TimeLimit,
+                expected_end: None,
             },
         ],
         eta: Some(Eta { start: after(20), reserved: true, predicted: false }),
@@ -273,6 +281,7 @@ pub fn running(
         backfilled: false,
         started: Some(NOON),
         ends_by: Some(after(limit_secs)),
+        expected_end: None,
         ended: None,
         outcome: None,
         last_end: None,
@@ -394,5 +403,22 @@ pub fn devices() -> Vec<(muster_model::NodeName, u16)> {
 }
 
 pub fn planned() -> Vec<TimelineStart> {
-    vec![TimelineStart { element: id(2, 0), name: "right".to_owned(), start: after(20) }]
+    vec![TimelineStart {
+        element: id(2, 0),
+        name: "right".to_owned(),
+        start: after(20),
+        predicted: false,
+    }]
+}
+
+/// The jobs of [`contention`] where planning goes by predicted run times: job 1 is expected to end after 8 s, and
+/// the elements of job 3 after 7 s, whose time limits are over later than that.
+pub fn predicted() -> Vec<JobView> {
+    let mut rows = contention();
+    rows[0].elements[0].expected_end = Some(after(8));
+    (rows[1].eta, rows[1].eta_predicted) = (Some(after(8)), true);
+    for element in &mut rows[2].elements {
+        (element.ends_by, element.expected_end) = (Some(after(9)), Some(after(7)));
+    }
+    rows
 }

@@ -112,8 +112,8 @@ fn facts(detail: &JobSheet<'_>, context: RenderContext) -> Vec<(&'static str, St
             format!(" after running {}", clock::elapsed(ended.since(started)))
         });
         facts.push(("ended", format!("{}{ran}", at(ended))));
-    } else if let Some(end) = job.elements.iter().filter_map(|element| element.ends_by).max() {
-        facts.push(("ends by", format!("{} (time limit and grace)", at(end))));
+    } else {
+        facts.extend(ends(job, context));
     }
     for element in &job.elements {
         facts.extend(checkpoint(job, element, context));
@@ -181,6 +181,24 @@ fn lengths(job: &JobView) -> String {
     match job.expected_runtime {
         Some(expected) => format!("{limit}, about {expected} predicted"),
         None => limit,
+    }
+}
+
+/// Returns the latest end of what runs, and the predicted one.
+fn ends(job: &JobView, context: RenderContext) -> Option<(&'static str, String)> {
+    let at = |time: Time| clock::time(time, context);
+    let limit = job.elements.iter().filter_map(|element| element.ends_by).max();
+    let predicted = job.elements.iter().filter_map(|element| element.expected_end).max();
+    match (limit, predicted) {
+        (Some(limit), Some(predicted)) => Some((
+            "ends by",
+            format!("{} (time limit and grace), predicted {}", at(limit), at(predicted)),
+        )),
+        (Some(limit), None) => Some(("ends by", format!("{} (time limit and grace)", at(limit)))),
+        (None, Some(predicted)) => {
+            Some(("ends", format!("predicted {}; it has no time limit", at(predicted))))
+        }
+        (None, None) => None,
     }
 }
 
@@ -406,7 +424,7 @@ fn tasks(job: &JobView, context: RenderContext) -> String {
     let one_group = rows.iter().all(|(_, task)| task.group == rows[0].1.group);
     let is_many = is_many(job);
     let label = job.label();
-    Table::of(&rows)
+    let mut table = Table::of(&rows)
         .left("ELEMENT", |(element, _)| {
             if is_many { format!("{label}[{}]", element.element.index) } else { String::new() }
         })
@@ -419,9 +437,13 @@ fn tasks(job: &JobView, context: RenderContext) -> String {
         .left("ENDS BY", |(element, _)| match element.ends_by {
             Some(end) if is_many && !element.state.is_final() => clock::time(end, context),
             _ => String::new(),
-        })
-        .indented(2)
-        .render(context)
+        });
+    if is_many && rows.iter().any(|(element, _)| element.expected_end.is_some()) {
+        table = table.left("PREDICTED", |(element, _)| {
+            element.expected_end.map_or(String::new(), |end| clock::time(end, context))
+        });
+    }
+    table.indented(2).render(context)
 }
 
 /// Returns true for an array or a service, whose elements are shown with their index.
@@ -543,6 +565,21 @@ mod tests {
           3[7]        0  host  5     running  12:00:09
           3[8]        0  host  6     running  12:00:09
         ");
+    }
+
+    #[test]
+    fn a_predicted_end_stands_beside_the_limit() {
+        let mut rows = sample::predicted();
+        let line = |job: &JobView| {
+            let text = check(job, false);
+            let found = text.lines().find(|line| line.trim_start().starts_with("ends"));
+            found.unwrap_or_default().trim().to_owned()
+        };
+        let both = "ends by    12:00:20 (time limit and grace), predicted 12:00:08";
+        assert_eq!(line(&rows[0]), both);
+        assert!(check(&rows[2], false).contains("ENDS BY   PREDICTED\n"));
+        rows[0].elements[0].ends_by = None;
+        assert_eq!(line(&rows[0]), "ends       predicted 12:00:08; it has no time limit");
     }
 
     #[test]

@@ -19,8 +19,10 @@ pub struct TimelineStart {
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
-    /// Instant at which it starts at the latest.
+    /// Instant at which it starts at the latest, or, if `predicted`, at which it is expected to start.
     pub start: Time,
+    /// True if the start is planned by predicted run times, and may come later.
+    pub predicted: bool,
 }
 
 /// Input of a drawing.
@@ -299,16 +301,18 @@ fn axis(
         window.column(window.now, columns),
         if window.over { format!("end {}", at(window.now)) } else { "now".to_owned() },
     )];
-    let mut starts: BTreeMap<Time, Vec<String>> = BTreeMap::new();
+    let mut starts: BTreeMap<(Time, bool), Vec<String>> = BTreeMap::new();
     for plan in gantt.planned {
-        starts.entry(plan.start).or_default().push(crate::amount::element(plan.element));
+        let jobs = starts.entry((plan.start, plan.predicted)).or_default();
+        jobs.push(crate::amount::element(plan.element));
     }
-    for (start, who) in starts.iter().take(MARKS) {
-        let verb = if who.len() == 1 { "starts" } else { "start" };
+    for ((start, predicted), jobs) in starts.iter().take(MARKS) {
+        let verb = if jobs.len() == 1 { "starts" } else { "start" };
+        let basis = if *predicted { ", as predicted" } else { "" };
         let far = if *start > window.to { " ▸" } else { "" };
         marks.push((
             window.column(*start, columns),
-            format!("{}: {} {verb}{far}", at(*start), who.join(", ")),
+            format!("{}: {} {verb}{basis}{far}", at(*start), jobs.join(", ")),
         ));
     }
 
@@ -437,15 +441,56 @@ mod tests {
     }
 
     #[test]
+    fn predicted_starts_are_told_apart() {
+        let names = BTreeMap::new();
+        let devices = sample::devices();
+        let bars = sample::bars();
+        let start = |job, predicted| TimelineStart {
+            element: id(job, 0),
+            name: "right".into(),
+            start: after(20),
+            predicted,
+        };
+        let planned = [start(2, true), start(5, false), start(6, true)];
+        let text = timeline(
+            &gantt(&devices, &bars, &planned, &names),
+            RenderContext::plain().at(after(10)),
+        );
+        for mark in ["12:00:20: 2, 6 start, as predicted", "12:00:20: 5 starts▕"] {
+            assert!(text.contains(mark), "{text}");
+        }
+    }
+
+    #[test]
     fn it_fits_every_width_and_has_no_trailing_blank() {
         let names = BTreeMap::new();
         let devices = sample::devices();
         let bars = sample::bars();
         let far = [
-            TimelineStart { element: id(2, 0), name: "right".into(), start: after(20) },
-            TimelineStart { element: id(5, 0), name: "wide".into(), start: after(90_000) },
-            TimelineStart { element: id(6, 3), name: "late".into(), start: after(90_001) },
-            TimelineStart { element: id(7, 0), name: "later".into(), start: after(90_002) },
+            TimelineStart {
+                element: id(2, 0),
+                name: "right".into(),
+                start: after(20),
+                predicted: false,
+            },
+            TimelineStart {
+                element: id(5, 0),
+                name: "wide".into(),
+                start: after(90_000),
+                predicted: false,
+            },
+            TimelineStart {
+                element: id(6, 3),
+                name: "late".into(),
+                start: after(90_001),
+                predicted: false,
+            },
+            TimelineStart {
+                element: id(7, 0),
+                name: "later".into(),
+                start: after(90_002),
+                predicted: false,
+            },
         ];
         for width in 60..=200 {
             let text = timeline(

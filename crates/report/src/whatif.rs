@@ -182,7 +182,7 @@ fn sums(answer: &WhatIf) -> String {
     };
     let verb = |count: u64| if count == 1 { "starts" } else { "start" };
     format!(
-        "with the change {} of {} {} sooner and {} later; {} at once, {} without the change. No further submissions are assumed.",
+        "with the change {} of {} {} sooner and {} later; {} at once, {} without the change. Starts are predictions from assumed run times, without further submissions.",
         grouped(sooner),
         grouped_count(answer.waiting.len() as u64, "job"),
         verb(sooner),

@@ -10,6 +10,7 @@ use muster_kubernetes::kueue::LocalQueues;
 use muster_kubernetes::node::NodeFacts;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodFacts;
+use muster_model::queue::PlannedRuntimes;
 use muster_model::view::{NodeView, QueueView};
 use muster_model::{
     Effect, Event, GpuModel, JobId, NodeName, Observation as TaskObservation, QueueTree, Rank,
@@ -85,7 +86,7 @@ impl Scheduler {
     /// # Errors
     /// The first defect of the tree.
     pub fn new(levels: Vec<Level>, tree: QueueTree) -> Result<Self, TreeError> {
-        Ok(Self::of(levels, Engine::new(tree)?))
+        Ok(Self::of(levels, Engine::new(by_limits(tree))?))
     }
 
     /// Makes a scheduler that goes on from the usage that another one recorded, with the queue tree of
@@ -344,7 +345,7 @@ impl Scheduler {
                 }
             }
             Observation::Queues(tree) => {
-                let event = Event::QueuesSet(tree);
+                let event = Event::QueuesSet(Box::new(by_limits(*tree)));
                 if self.engine.validate(&event).is_ok() {
                     self.engine.apply(now, &event);
                     self.dirty.extend(self.gangs.keys().cloned());
@@ -744,4 +745,9 @@ impl Scheduler {
             self.evict(&evicted, &Arc::from(reason));
         }
     }
+}
+
+/// Returns a queue tree that plans by time limits, whatever it says: run times of pods are not predicted.
+fn by_limits(tree: QueueTree) -> QueueTree {
+    QueueTree { estimates: PlannedRuntimes::Requested, ..tree }
 }

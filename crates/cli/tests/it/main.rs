@@ -47,6 +47,7 @@ mod output;
 mod packing;
 mod page;
 mod place;
+mod predicted;
 mod preempt;
 mod prove;
 mod pty;

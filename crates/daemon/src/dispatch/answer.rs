@@ -200,6 +200,7 @@ fn planned(engine: &Engine) -> PlannedTimeline {
             .job_spec(reservation.element.job)
             .map_or_else(String::new, |spec| spec.name.to_string()),
         start: reservation.start,
+        predicted: engine.plans_by_predictions(),
         gpus: held(&reservation.placement),
     });
     let starts = starts.collect();

@@ -127,6 +127,7 @@ fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
         backfilled: false,
         started: row.get::<_, Option<i64>>(1)?.map(instant),
         ends_by: None,
+        expected_end: None,
         ended: Some(instant(row.get(2)?)),
         outcome: Some(outcome),
         last_end: None,

@@ -100,6 +100,7 @@ fn holders(row: &NativeJob, all: &[NativeJob]) -> Vec<Holder> {
         gpus: GpuMilli(muster_slurm::tres::gpus(&other.tres_allocated).saturating_mul(1000)),
         ends_by: other.end,
         end: HolderEnd::TimeLimit,
+        expected_end: None,
     };
     rows.iter().take(MAX_HOLDERS).map(holder).collect()
 }

@@ -74,6 +74,7 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
         eta: waiting
             .and_then(|(row, _)| expected_start(row))
             .filter(|_| state == JobState::Pending),
+        eta_predicted: false,
         native: Some(NativeView {
             system: "slurm".to_owned(),
             cluster: cluster.map(str::to_owned),
@@ -319,6 +320,7 @@ fn element(number: u64, row: &NativeJob, state: JobState, parts: &[&NativeJob]) 
             .start
             .filter(|_| has_started && (!row.nodes.is_empty() || state == JobState::Done)),
         ends_by: row.end.filter(|_| has_started && !state.is_final()),
+        expected_end: None,
         ended: row.end.filter(|_| state.is_final()),
         outcome: outcome(row),
         last_end: None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::view::{Holder, HolderEnd, JobState};
+use muster_model::view::{ElementView, Holder, HolderEnd, JobState};
 use muster_model::{ElementId, GpuMilli, Span, Time};
 
 use crate::pool::shape::Shape;
@@ -36,22 +36,23 @@ pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
         }
     }
     let spec = |id: ElementId| state.jobs.get(&id.job).map(|job| &*job.record.spec);
-    let is_stopping = |id| {
-        element_view(state, now, id).is_some_and(|element| element.state == JobState::Stopping)
-    };
-    let what_ends = |id| match spec(id) {
-        _ if is_stopping(id) => HolderEnd::Stopping,
+    let what_ends = |id, view: Option<&ElementView>| match spec(id) {
+        _ if view.is_some_and(|view| view.state == JobState::Stopping) => HolderEnd::Stopping,
         Some(spec) if spec.grace > Span(0) => HolderEnd::Grace,
         _ => HolderEnd::TimeLimit,
     };
     held.into_iter()
         .take(MAX_NAMED)
-        .map(|((end, element), milli)| Holder {
-            element,
-            name: spec(element).map(|spec| spec.name.to_string()).unwrap_or_default(),
-            gpus: GpuMilli(u32::try_from(milli).unwrap_or(u32::MAX)),
-            ends_by: (end < Time::NEVER).then_some(end),
-            end: what_ends(element),
+        .map(|((end, element), milli)| {
+            let view = element_view(state, now, element);
+            Holder {
+                element,
+                name: spec(element).map(|spec| spec.name.to_string()).unwrap_or_default(),
+                gpus: GpuMilli(u32::try_from(milli).unwrap_or(u32::MAX)),
+                ends_by: (end < Time::NEVER).then_some(end),
+                end: what_ends(element, view.as_ref()),
+                expected_end: view.and_then(|view| view.expected_end),
+            }
         })
         .collect()
 }

@@ -15,7 +15,6 @@ mod upcoming;
 
 use std::sync::Arc;
 
-use muster_model::queue::PlannedRuntimes;
 use muster_model::view::{Eta, Explanation, JobState};
 use muster_model::{ElementId, Event, JobId, JobSpec, Reason, Time};
 
@@ -88,9 +87,6 @@ pub(crate) fn explain(
     }
     // 2. At its place in the order.
     explain_in_order(state, outlook, now, owner, &mut explanation);
-    if let Some(eta) = &mut explanation.eta {
-        eta.predicted = state.policy.tree().estimates == PlannedRuntimes::Predicted;
-    }
     Some(explanation)
 }
 

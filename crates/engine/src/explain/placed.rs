@@ -36,6 +36,7 @@ pub(super) fn of(state: &State, outlook: &Outlook, id: ElementId) -> Option<Plac
         levels: levels(state, job, &run.placement),
         since: run.held_from,
         backfilled: run.backfilled,
+        predicted: run.expected.is_some(),
         next: next(state, outlook, id, &run.placement),
     })
 }
@@ -151,6 +152,7 @@ fn next(
         element: first.element,
         name: job.record.spec.name.to_string(),
         start: first.start,
+        predicted: state.plans_by_predictions(),
     })
 }
 

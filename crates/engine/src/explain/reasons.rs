@@ -190,6 +190,7 @@ impl PendingReasons<'_> {
             Some(other) => Some(Reason::Reserved {
                 element: other.element,
                 start: other.start,
+                predicted: self.state.plans_by_predictions(),
                 fits_if_shorter_than: None,
             }),
             // Everything is available; the next pass starts it, unless its groups exclude each

@@ -211,7 +211,8 @@ impl<'s> PlanTrial<'s> {
         let longest = start.since(now).0.checked_sub(grace.0).filter(|limit| *limit > 0).map(Span);
         Some(match what {
             LaterEvent::Start(element) => {
-                Reason::Reserved { element, start, fits_if_shorter_than: longest }
+                let predicted = self.pass.plans_by_predictions();
+                Reason::Reserved { element, start, predicted, fits_if_shorter_than: longest }
             }
             LaterEvent::Unavailable(cause) => cause.reason(&self.pass.state.pool, start, longest),
         })
@@ -292,10 +293,13 @@ impl<'s> PlanTrial<'s> {
             }
             Some(_) => return None,
         }
+        let lane = self.pass.lane(candidate.leaf, candidate.class);
+        let is_head = self.pass.is_first_in(&lane);
+        let by_limits = if is_head { self.pass.plan_head_by_limits(&candidate) } else { None };
+        let candidate = by_limits.unwrap_or(candidate);
         let cached = self.pass.class_cache(candidate.class).clone();
         let tries = self.pass.admitted_choices(&candidate, &cached.choices).ok()?;
-        let reserved = self.pass.may_reserve(&self.pass.lane(candidate.leaf, candidate.class))
-            && self.pass.candidate(slot).is_some();
+        let reserved = self.pass.may_reserve(&lane) && self.pass.candidate(slot).is_some();
         let wish = ReservationRequest {
             element: candidate.element,
             shape: &candidate.shape,
@@ -310,7 +314,7 @@ impl<'s> PlanTrial<'s> {
         };
         let pool = &mut self.pass.state.pool;
         let (start, _, _) = reserve::earliest(&mut self.pass.scratch.forecast, pool, now, &wish)?;
-        Some(Eta { start, reserved, predicted: false })
+        Some(Eta { start, reserved, predicted: self.pass.plans_by_predictions() })
     }
 
     /// Returns its latest start if its budget is refilled at `refill` and no other job uses it.
@@ -361,7 +365,8 @@ impl<'s> PlanTrial<'s> {
         let now = self.pass.now;
         let pool = &mut self.pass.state.pool;
         let (start, _, _) = reserve::earliest(&mut self.pass.scratch.forecast, pool, now, &wish)?;
-        Some(Eta { start: start.max(refilled), reserved: false, predicted: false })
+        let predicted = self.pass.plans_by_predictions();
+        Some(Eta { start: start.max(refilled), reserved: false, predicted })
     }
 
     /// Returns the longest duration that budgets allow for the request of the element; `None` if

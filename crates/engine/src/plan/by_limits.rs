@@ -3,7 +3,6 @@
 //! the pass is planned by time limits: then its planned start is a promise, as without expectations.
 
 use muster_model::Span;
-use muster_model::queue::PlannedRuntimes;
 
 use super::PlanningPass;
 use super::candidate::Candidate;
@@ -18,6 +17,11 @@ use crate::state::job::{JobRecord, Phase};
 const TRUSTED_PATIENCES: u64 = 672;
 
 impl PlanningPass<'_> {
+    /// Returns true if what is planned from now on goes by predicted run times.
+    pub(crate) fn plans_by_predictions(&self) -> bool {
+        !self.plans_by_limits && self.state.plans_by_predictions()
+    }
+
     /// Returns the time for which planning takes an element to hold resources from now on.
     pub(super) fn planned_duration(&self, record: &JobRecord) -> Option<Span> {
         if self.plans_by_limits {
@@ -26,11 +30,20 @@ impl PlanningPass<'_> {
         self.state.planned_duration(self.now, record)
     }
 
+    /// Returns a queue head with the duration of its time limit if it has waited for so long that planning must go
+    /// by limits; the rest of the pass does so, too. `None` for any other head.
+    pub(crate) fn plan_head_by_limits(&mut self, head: &Candidate) -> Option<Candidate> {
+        self.is_kept_waiting(head).then(|| {
+            stop_expecting(self);
+            Candidate { duration: head.limit, ..head.clone() }
+        })
+    }
+
     /// Returns true if a queue head has waited for so long that planning must go by time limits, and does not
     /// yet.
-    pub(super) fn is_kept_waiting(&self, head: &Candidate) -> bool {
+    fn is_kept_waiting(&self, head: &Candidate) -> bool {
         !self.plans_by_limits
-            && self.state.policy.tree().estimates == PlannedRuntimes::Predicted
+            && self.state.trusts_predictions()
             && self.state.policy.tree().patience.is_some_and(|patience| {
                 let longest = Span(patience.0.saturating_mul(TRUSTED_PATIENCES));
                 self.now.since(head.waits_since) >= longest
@@ -40,7 +53,7 @@ impl PlanningPass<'_> {
 
 /// Plans the rest of the pass by time limits: those of running attempts, of what this pass has started, and
 /// of what it considers from now on.
-pub(super) fn stop_expecting(pass: &mut PlanningPass<'_>) {
+fn stop_expecting(pass: &mut PlanningPass<'_>) {
     pass.plans_by_limits = true;
     let state = &mut *pass.state;
     let evicted = &pass.evicted;

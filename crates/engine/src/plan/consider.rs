@@ -6,7 +6,6 @@ use std::sync::Arc;
 use muster_model::{Decision, Reason};
 use muster_policy::EntrySlot;
 
-use super::by_limits::stop_expecting;
 use super::cache::classes::ClassCache;
 use super::candidate::Candidate;
 use super::defragment::defragment;
@@ -154,14 +153,8 @@ fn reserve(
     let lane_state = pass.scratch.lane_reservations.entry(lane.clone()).or_default();
     lane_state.visited += 1;
     let is_head = lane_state.visited == 1;
-    let by_limit;
-    let candidate = if is_head && pass.is_kept_waiting(candidate) {
-        stop_expecting(pass);
-        by_limit = Candidate { duration: candidate.limit, ..candidate.clone() };
-        &by_limit
-    } else {
-        candidate
-    };
+    let by_limits = if is_head { pass.plan_head_by_limits(candidate) } else { None };
+    let candidate = by_limits.as_ref().unwrap_or(candidate);
     let lane_state = pass.scratch.lane_reservations.entry(lane.clone()).or_default();
     if lane_state.unreservable.contains(&candidate.class) {
         return false;

@@ -246,6 +246,11 @@ impl<'s> PlanningPass<'s> {
             && self.scratch.forecast.steps < MAX_LOOKAHEAD
     }
 
+    /// Returns true until an entry of the lane has asked for a reservation.
+    pub(crate) fn is_first_in(&self, lane: &ReservationLane) -> bool {
+        !self.scratch.lane_reservations.contains_key(lane)
+    }
+
     fn may_reserve_more(&self, lane_state: &LaneReservations) -> bool {
         lane_state.may_reserve_more(match self.state.policy.tree().backfill {
             Backfill::None | Backfill::Easy => 1,

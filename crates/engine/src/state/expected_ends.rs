@@ -38,6 +38,13 @@ fn extended(expected: Span, ran: Span) -> Span {
 }
 
 impl Run {
+    /// Returns the end by which planning goes, if it comes from a predicted run time; `None` if planning goes by
+    /// its limit.
+    pub(crate) fn expected_end(&self, now: Time) -> Option<Time> {
+        let planned = self.planned_end(now);
+        (planned != HoldingEnd::from(self.end)).then(|| planned.at(now))
+    }
+
     /// Returns the end by which planning goes.
     pub(crate) fn planned_end(&self, now: Time) -> HoldingEnd {
         let is_ending = self.eviction.is_some() || matches!(self.stage, RunStage::Stopping(_));
@@ -52,6 +59,17 @@ impl Run {
 }
 
 impl State {
+    /// Returns true if predicted run times are used for what starts now.
+    pub(crate) fn trusts_predictions(&self) -> bool {
+        self.policy.tree().estimates == PlannedRuntimes::Predicted
+    }
+
+    /// Returns true if planned starts depend on predicted run times: also after the setting was changed, while
+    /// attempts run that started before.
+    pub(crate) fn plans_by_predictions(&self) -> bool {
+        self.trusts_predictions() || !self.expected_ends.0.is_empty()
+    }
+
     /// Returns the time for which planning takes an element to hold resources that starts now: its
     /// expected run time, or its limit where a drain or an advance reservation begins or ends before that.
     pub(crate) fn planned_duration(&self, now: Time, record: &JobRecord) -> Option<Span> {
@@ -61,8 +79,7 @@ impl State {
     /// Returns the expected run time of an element that starts now; `None` if planning goes by its
     /// limit.
     pub(super) fn expected_from(&self, now: Time, record: &JobRecord) -> Option<Span> {
-        let is_trusted = self.policy.tree().estimates == PlannedRuntimes::Predicted;
-        let expected = record.expected_duration().filter(|_| is_trusted)?;
+        let expected = record.expected_duration().filter(|_| self.trusts_predictions())?;
         let latest = record.duration().map_or(Time::NEVER, |limit| now + limit);
         let edges = [self.pool.next_drain(), self.pool.next_reservation_edge(now)];
         edges.into_iter().flatten().all(|edge| edge >= latest).then_some(expected)

@@ -85,6 +85,7 @@ pub(crate) fn job_view(state: &State, now: Time, id: JobId, job: &Job) -> JobVie
         elements: element_views(state, now, id, record),
         waiting_for: None,
         eta: None,
+        eta_predicted: false,
         native: None,
     }
 }
@@ -130,6 +131,7 @@ pub(crate) fn element_view(state: &State, now: Time, id: ElementId) -> Option<El
         backfilled: run.is_some_and(|run| run.backfilled),
         started: run.and_then(|run| run.started),
         ends_by: live.and_then(|run| ends_by(run, now)),
+        expected_end: live.and_then(|run| run.expected_end(now)),
         ended,
         outcome,
         last_end: element.last_end.as_deref().cloned(),
@@ -372,6 +374,7 @@ fn unrecorded_view(id: ElementId, record: &JobRecord, ordinal: u32) -> ElementVi
         backfilled: false,
         started: None,
         ends_by: None,
+        expected_end: None,
         ended: rest.map(|rest| rest.at),
         outcome: rest.map(|rest| rest.outcome.clone()),
         last_end: None,

@@ -2,7 +2,7 @@
 
 use muster_model::queue::PlannedRuntimes;
 use muster_model::view::{Eta, JobState};
-use muster_model::{Drain, Event, QueueTree, Time};
+use muster_model::{Drain, Event, QueueTree, Reason, Time};
 
 use crate::cluster::{JobBuilder, TestCluster, job, node, span};
 
@@ -34,6 +34,7 @@ fn a_job_passes_if_it_is_expected_to_end_in_time() {
     let explanation = cluster.engine.explain(cluster.now, wide).unwrap();
     // A holder of what it needs is listed with the end of its time limit.
     assert_eq!(explanation.holders[0].ends_by, Some(cluster.now + span("100s")));
+    assert_eq!(explanation.holders[0].expected_end, Some(cluster.now + span("10s")));
     let eta = explanation.eta;
     assert_eq!(
         eta,
@@ -47,6 +48,62 @@ fn a_job_passes_if_it_is_expected_to_end_in_time() {
     let mut cluster = waiting_gang(QueueTree::single());
     cluster.submit(job("by limit").gpus(1).limit("20s"));
     cluster.expect("by limit", JobState::Running);
+}
+
+#[test]
+fn views_tell_predictions_from_promises() {
+    let views = |tree| {
+        let mut cluster = waiting_gang(tree);
+        cluster.submit(job("by limit").gpus(1).limit("200s"));
+        let view = |name| cluster.engine.job(cluster.now, cluster.element(name, 0).job).unwrap();
+        let runs = view("runs");
+        let wide = view("wide");
+        let behind = view("by limit");
+        let end = runs.elements[0].expected_end.map(|end| end.since(cluster.now));
+        let Some(Reason::Reserved { predicted, .. }) = behind.waiting_for else {
+            panic!("{behind:?}")
+        };
+        let placed = cluster.engine.explain(cluster.now, cluster.element("runs", 0)).unwrap();
+        let placed = placed.placement.unwrap();
+        let next = placed.next.unwrap().predicted;
+        assert!([predicted, placed.predicted, next].iter().all(|one| *one == wide.eta_predicted));
+        assert_eq!(runs.elements[0].ends_by, Some(cluster.now + span("100s")));
+        (wide.eta.unwrap().since(cluster.now), wide.eta_predicted, end)
+    };
+    assert_eq!(views(predicting("15m")), (span("10s"), true, Some(span("10s"))));
+    assert_eq!(views(QueueTree::single()), (span("100s"), false, None));
+}
+
+#[test]
+fn a_setting_that_was_changed_leaves_predictions_of_what_runs() {
+    let mut cluster = waiting_gang(predicting("15m"));
+    cluster.step(vec![Event::QueuesSet(Box::new(QueueTree::single()))]);
+    let wide = cluster.element("wide", 0);
+    let predicted = |cluster: &mut TestCluster| {
+        cluster.engine.explain(cluster.now, wide).unwrap().eta.unwrap().predicted
+    };
+    assert!(predicted(&mut cluster));
+    cluster.exit("runs", 0);
+    cluster.expect("wide", JobState::Running);
+    cluster.submit(job("next").gpus(2).limit("50s"));
+    let next = cluster.element("next", 0);
+    cluster.advance("10s");
+    let eta = cluster.engine.explain(cluster.now, next).unwrap().eta.unwrap();
+    assert!(!eta.predicted, "{eta:?}");
+}
+
+#[test]
+fn the_start_of_a_head_that_is_planned_by_limits_is_a_promise() {
+    let mut cluster = TestCluster::with_queues(&[node("a", 2)], predicting("1s"));
+    cluster.submit(expected(job("runs").gpus(1).limit("2000s"), "10s"));
+    let limit = cluster.now + span("2000s");
+    cluster.submit(job("wide").gpus(2).limit("50s"));
+    let wide = cluster.element("wide", 0);
+    let eta = |cluster: &mut TestCluster| cluster.engine.explain(cluster.now, wide).unwrap().eta;
+    assert!(eta(&mut cluster).unwrap().predicted);
+    // 672 times the patience.
+    cluster.advance("673s");
+    assert_eq!(eta(&mut cluster), Some(Eta { start: limit, reserved: true, predicted: false }));
 }
 
 #[test]

@@ -81,7 +81,9 @@ fn explain_shows_the_time_limit_that_fits_before_a_reservation() {
     let right = cluster.element("right", 0);
     let start = cluster.now + span("20s");
     let fits_if_shorter_than = Some(span("18s"));
-    assert_eq!(found.reasons, [Reason::Reserved { element: right, start, fits_if_shorter_than }]);
+    let reserved =
+        Reason::Reserved { element: right, start, predicted: false, fits_if_shorter_than };
+    assert_eq!(found.reasons, [reserved]);
     assert_eq!(found.sooner, [JobChange::TimeLimit { limit: span("18s") }]);
     assert_eq!(
         found.eta,

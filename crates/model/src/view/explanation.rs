@@ -124,6 +124,10 @@ pub struct PlacementView {
     pub since: Time,
     /// True when it was backfilled: it started before jobs ahead of it, without delaying them.
     pub backfilled: bool,
+    /// True when it was planned by a predicted run time: if it runs longer, jobs ahead of it may
+    /// start later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub predicted: bool,
     /// First planned start on its nodes; `None` when none is planned.
     pub next: Option<NextStart>,
 }
@@ -178,8 +182,11 @@ pub struct NextStart {
     pub element: ElementId,
     /// Name of its job.
     pub name: String,
-    /// Latest start of the element.
+    /// Latest start of the element, or, if `predicted`, its expected start.
     pub start: Time,
+    /// True where planning goes by predicted run times: a job that runs longer delays the start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub predicted: bool,
 }
 
 /// Preemption of an attempt.
@@ -216,6 +223,10 @@ pub struct Holder {
     /// Meaning of that instant.
     #[serde(default)]
     pub end: HolderEnd,
+    /// End by which planning goes, from its predicted run time; `None` when planning goes by
+    /// `ends_by`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_end: Option<Time>,
 }
 
 /// Meaning of the latest end of a holder.

@@ -3,6 +3,7 @@
 use muster_kubernetes::group::GroupKind;
 use muster_kubernetes::object::ObjectKey;
 use muster_kubernetes::pod::PodPhase;
+use muster_model::queue::PlannedRuntimes;
 use muster_model::{QueueSpec, QueueTree};
 use muster_scheduler::Observation;
 use serde_json::{Value, json};
@@ -140,6 +141,21 @@ fn host_ports_and_anti_affinity_keep_pods_apart() {
     cluster.restart_scheduler();
     cluster.settle();
     assert_eq!((cluster.bound("x-"), cluster.bound("p-")), (2, 2));
+}
+
+/// Run times of pods are not predicted, so a planned start is the latest one whatever the queues say.
+#[test]
+fn starts_are_planned_by_time_limits() {
+    let tree = QueueTree { estimates: PlannedRuntimes::Predicted, ..QueueTree::single() };
+    let mut cluster = Cluster::with([node("n", 4)], &[], tree.clone());
+    cluster.report(Observation::Queues(Box::new(tree)));
+    let limited = |name: &str| pod(name, 4).annotation("muster.run/time-limit", "1h");
+    cluster.create(&limited("runs"));
+    cluster.run(2_000);
+    cluster.create(&limited("waits"));
+    cluster.run(2_000);
+    let told = cluster.reported("waits");
+    assert!(told.contains(" at the latest, reserved"), "{told}");
 }
 
 #[test]

@@ -84,10 +84,12 @@ impl ScenarioWorld {
     }
 
     fn planned(&self, line: usize) -> Result<Vec<TimelineStart>, ScriptError> {
-        let planned = self.engine(line)?.reservations().iter().map(|one| TimelineStart {
+        let engine = self.engine(line)?;
+        let planned = engine.reservations().iter().map(|one| TimelineStart {
             element: one.element,
             name: self.element_name(one.element),
             start: one.start,
+            predicted: engine.plans_by_predictions(),
         });
         Ok(planned.collect())
     }

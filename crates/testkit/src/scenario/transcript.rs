@@ -170,7 +170,10 @@ impl ScenarioWorld {
             .map_or_else(|| "it was not considered yet".to_owned(), |reason| self.why(reason));
         let by = known
             .eta
-            .map(|eta| format!("; starts by {}", format_time(eta.start)))
+            .map(|eta| {
+                let by = if eta.predicted { "is predicted to start at" } else { "starts by" };
+                format!("; {by} {}", format_time(eta.start))
+            })
             .unwrap_or_default();
         match known.state {
             JobState::Held => Some(format!("{} is held", self.element_name(element))),
@@ -186,9 +189,10 @@ impl ScenarioWorld {
             self.jobs.get(&job).map_or(job.to_string(), |known| known.spec.name.to_string())
         };
         match why {
-            Reason::Reserved { element, start, .. } => {
+            Reason::Reserved { element, start, predicted, .. } => {
+                let starts = if *predicted { "is predicted to start" } else { "starts" };
                 format!(
-                    "would delay {}, which starts at {}",
+                    "would delay {}, which {starts} at {}",
                     self.element_name(*element),
                     format_time(*start)
                 )

@@ -97,6 +97,7 @@ struct JobRow {
     started: Option<Time>,
     ended: Option<Time>,
     eta: Option<Time>,
+    eta_predicted: bool,
     /// Latest end of its first element to end, while it runs.
     ends_by: Option<Time>,
     array: Option<ArrayView>,
@@ -121,6 +122,7 @@ impl JobRow {
             started: job.started,
             ended: job.ended,
             eta: job.eta,
+            eta_predicted: job.eta_predicted,
             ends_by: job.elements.iter().filter_map(|element| element.ends_by).min(),
             array: job.array,
             service: job.service,

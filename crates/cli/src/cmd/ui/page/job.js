@@ -139,8 +139,9 @@ function facts(row, detail, element, end) {
     fact("Holds", FINAL.has(row.state) || row.state === "pending" ? null : row.held),
     fact("Submitted", time(view.submitted)), fact("Waited", since(view.submitted, started ?? ended)),
     fact("Started", time(started), element?.backfilled && " (backfilled)"), fact(ended === null ? "Running for" : "Ran", started === null ? null : since(started, ended)),
-    fact("Starts by", row.state === "pending" && row.eta !== null && time(row.eta)),
+    fact(row.eta_predicted ? "Predicted start" : "Starts by", row.state === "pending" && row.eta !== null && time(row.eta)),
     fact("Ended", time(ended)), fact("Time limit", limit === null ? "none" : elapsed(limit)), fact("Ends by", ended === null && element?.ends_by < NEVER_ENDS && time(element?.ends_by)),
+    fact("Predicted end", ended === null && element?.expected_end && time(element.expected_end)),
     fact("Outcome", end?.outcome), fact("Attempt", element?.attempt > 1 && element.attempt, element?.attempt > 1 && end?.last_end && `; the one before: ${end.last_end}`),
     fact("Idle GPUs", detail.idle_since && el("span", { class: "s-pending" }, "all under 5 % busy, since ", time(detail.idle_since))),
     fact("Checkpoint", element?.checkpoint && [element.checkpoint.label || "saved", ", ", time(element.checkpoint.at)]));

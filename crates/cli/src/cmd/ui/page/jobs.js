@@ -5,7 +5,7 @@ import { get } from "./api.js";
 import { painted } from "./colours.js";
 import { el, show } from "./dom.js";
 import { Grid } from "./grid.js";
-import { FINAL, STATES, count, since, state, time } from "./words.js";
+import { FINAL, STATES, count, plannedStart, since, state, time } from "./words.js";
 
 const waited = (job) => since(job.submitted, job.started ?? job.ended);
 const ran = (job) => (job.started === null ? null : since(job.started, job.ended));
@@ -24,7 +24,7 @@ export function jobs(_, query, changed) {
     { title: "GPUs", class: "c-gpus", down: true, sort: (job) => job.gpus, cell: (job) => el("span", { title: job.held }, job.held) },
     { title: "Waited", class: "c-time", down: true, sort: (job) => span(job.submitted, job.started ?? job.ended), cell: waited },
     { title: "Ran", class: "c-time", down: true, sort: (job) => span(job.started, job.ended), cell: ran },
-    { title: "Start", class: "c-when", sort: (job) => job.started ?? job.eta, cell: (job) => (job.started !== null ? time(job.started) : job.eta !== null ? ["by ", time(job.eta)] : null) },
+    { title: "Start", class: "c-when", sort: (job) => job.started ?? job.eta, cell: (job) => (job.started !== null ? time(job.started) : job.eta !== null ? plannedStart(job) : null) },
     { title: "Note", class: "c-note", cell: (job) => el("span", { title: job.note }, job.note) },
     { title: "Actions", class: "c-act", isUntitled: true, cell: (job) => el("button", { type: "button", class: "more", "data-focus": "act", "aria-label": `Actions for job ${job.label}`, onclick: () => choose(job, changed) }, "⋯") },
   ];

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { painted } from "./colours.js";
 import { el, show } from "./dom.js";
-import { STATES, count, elementId, now, since, time } from "./words.js";
+import { STATES, count, elementId, now, plannedStart, since, time } from "./words.js";
 
 /** Most rows of the list of jobs that wait, and of the legend. */
 const MAX_WAITING = 30;
@@ -107,7 +107,7 @@ function queue(jobs) {
   pending.sort((a, b) => (a.eta ?? Infinity) - (b.eta ?? Infinity) || b.priority - a.priority || a.submitted - b.submitted);
   return [el("ol", { class: "waiting" }, pending.slice(0, MAX_WAITING).map((job) => el("li", {},
     el("div", { class: "who" }, el("a", { href: `#/job/${job.id}`, "data-focus": `wait-${job.id}` }, job.name), el("span", { class: "faint" }, ` ${job.label} · ${job.user} · ${job.queue}`)),
-    el("div", { class: "when" }, job.eta !== null && job.eta > now() - 60000 ? ["by ", time(job.eta)] : null, el("span", { class: "faint" }, job.eta !== null ? ", waited " : "waited ", since(job.submitted))),
+    el("div", { class: "when" }, job.eta !== null && job.eta > now() - 60000 ? plannedStart(job) : null, el("span", { class: "faint" }, job.eta !== null ? ", waited " : "waited ", since(job.submitted))),
     el("div", { class: "why" }, job.note)))),
   pending.length > MAX_WAITING && el("p", {}, el("a", { href: "#/jobs?state=pending" }, `all ${pending.length.toLocaleString("en")} pending jobs`))];
 }

@@ -57,8 +57,8 @@ export function timeline(_, query) {
     canvas.classList.toggle("hit", Boolean(box));
     if (!box) return;
     const { bar, plan } = box;
-    tip.textContent = clean(plan ? `${plan.label}, by ${clock(plan.start)}`
-      : `${bar.name} (${bar.id}) on ${bar.node} GPU ${bar.device}: ${clock(bar.from)} to ${bar.to === null ? `now${bar.endsBy ? `, by ${clock(bar.endsBy)} at the latest` : ""}` : clock(bar.to)}, ${elapsed((bar.to ?? now()) - bar.from)}`);
+    tip.textContent = clean(plan ? `${plan.label}, ${plan.predicted ? "predicted" : "by"} ${clock(plan.start)}`
+      : `${bar.name} (${bar.id}) on ${bar.node} GPU ${bar.device}: ${clock(bar.from)} to ${bar.to === null ? `now${bar.endsBy ? `, by ${clock(bar.endsBy)} at the latest` : ""}${bar.expectedEnd ? `, predicted ${clock(bar.expectedEnd)}` : ""}` : clock(bar.to)}, ${elapsed((bar.to ?? now()) - bar.from)}`);
     tip.style.left = `${Math.min(event.offsetX + 12, chart.clientWidth - tip.offsetWidth - 4)}px`;
     tip.style.top = `${event.offsetY + 16}px`;
   }
@@ -79,8 +79,10 @@ export function timeline(_, query) {
     await known(line.bars);
     const bars = line.bars.map((bar) => {
       const job = jobs.get(bar.element.job);
-      const endsBy = bar.to === null ? job?.elements.find((each) => each.element.index === bar.element.index)?.ends_by ?? null : null;
-      return { ...bar, name: clean(job?.name ?? `job ${bar.element.job}`), id: elementId(bar.element, job?.array ?? job?.service), endsBy };
+      const element = bar.to === null ? job?.elements.find((each) => each.element.index === bar.element.index) : undefined;
+      const endsBy = element?.ends_by ?? null;
+      const expectedEnd = element?.expected_end ?? null;
+      return { ...bar, name: clean(job?.name ?? `job ${bar.element.job}`), id: elementId(bar.element, job?.array ?? job?.service), endsBy, expectedEnd };
     });
     const plans = line.reservations.map((plan) => ({ ...plan, label: clean(`${plan.name} (${elementId(plan.element)}): ${milli(plan.gpus)} GPUs`) }));
     const latest = Math.max(line.now + 60000, ...plans.map((plan) => plan.start + 60000), ...bars.map((bar) => (bar.endsBy < 8.64e15 ? bar.endsBy : 0)));
@@ -98,8 +100,8 @@ export function timeline(_, query) {
 function table(bars, plans) {
   const newest = [...bars].sort((a, b) => b.from - a.from);
   const link = (element, name, id) => el("th", { scope: "row" }, el("a", { href: `#/job/${element.job}` }, name), ` (${id})`);
-  const held = (bar) => el("tr", {}, link(bar.element, bar.name, bar.id), el("td", {}, `${bar.node}:${bar.device}`), el("td", {}, time(bar.from)), el("td", {}, bar.to === null ? ["now", bar.endsBy && [", by ", time(bar.endsBy)]] : time(bar.to)));
-  const planned = (plan) => el("tr", {}, link(plan.element, plan.name, elementId(plan.element)), el("td", {}, `planned, ${milli(plan.gpus)} GPUs`), el("td", {}, "by ", time(plan.start)), el("td", {}));
+  const held = (bar) => el("tr", {}, link(bar.element, bar.name, bar.id), el("td", {}, `${bar.node}:${bar.device}`), el("td", {}, time(bar.from)), el("td", {}, bar.to === null ? ["now", bar.endsBy && [", by ", time(bar.endsBy)], bar.expectedEnd && [", predicted ", time(bar.expectedEnd)]] : time(bar.to)));
+  const planned = (plan) => el("tr", {}, link(plan.element, plan.name, elementId(plan.element)), el("td", {}, `planned, ${milli(plan.gpus)} GPUs`), el("td", {}, plan.predicted ? "predicted " : "by ", time(plan.start)), el("td", {}));
   return [el("table", {}, el("thead", {}, el("tr", {}, ["Job", "GPU", "From", "To"].map((each) => el("th", { scope: "col" }, each)))), el("tbody", {}, plans.map(planned), newest.slice(0, MAX_ROWS).map(held))),
     newest.length > MAX_ROWS && el("p", { class: "faint" }, `the newest ${MAX_ROWS} of ${newest.length.toLocaleString("en")}`)];
 }

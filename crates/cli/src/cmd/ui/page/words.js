@@ -43,6 +43,11 @@ export function time(ms) {
   return el("time", { datetime: new Date(ms).toISOString(), title: new Date(ms).toString() }, clock(ms));
 }
 
+/** Returns the planned start of a job: the latest one, or a predicted one that may come later. */
+export function plannedStart(job) {
+  return [job.eta_predicted ? "predicted " : "by ", time(job.eta)];
+}
+
 let offset = 0;
 
 /** Sets the clock to that of the server, so that lengths do not depend on this machine's. */
