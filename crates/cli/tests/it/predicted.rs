@@ -1,6 +1,7 @@
 //! Jobs of a site that plans by predicted run times: every view says that such times are predicted.
 
-use muster_model::view::{Explanation, JobState};
+use muster_api::types::ExplainResponse;
+use muster_model::view::JobState;
 
 use crate::home::Home;
 
@@ -48,11 +49,12 @@ fn every_view_says_that_a_time_is_predicted() {
     );
 
     // A minute is added to an expectation that was exceeded, long before the limit.
-    let element = &home.job(runs).elements[0];
+    let running = home.job(runs);
+    let element = &running.elements[0];
     assert!(element.expected_end.unwrap() < element.ends_by.unwrap());
     let waits = home.job(gang);
     assert_eq!((waits.eta, waits.eta_predicted), (element.expected_end, true));
-    let explained: Explanation = home.words(&format!("explain {gang} --json")).ok().json();
-    assert!(explained.eta.unwrap().predicted);
+    let explained: ExplainResponse = home.words(&format!("explain {gang} --json")).ok().json();
+    assert!(explained.explanation.eta.unwrap().predicted);
     home.words(&format!("cancel {gang} {runs}")).ok();
 }
