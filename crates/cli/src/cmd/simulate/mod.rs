@@ -268,7 +268,7 @@ async fn replay_flat(app: &App, args: &SimulateArgs) -> Result<u8> {
 
     // 3. Write and print the results.
     if let Some(path) = &args.schedule_out {
-        write(path, &rows(&load.jobs, &played[0].ran).to_string())?;
+        write(path, rows(&load.jobs, &played[0].ran).to_string())?;
     }
     let comparison = FlatComparison {
         trace: args.trace.display().to_string(),
