@@ -58,7 +58,7 @@ pub fn metrics(
 pub struct MetricsText(String);
 
 impl MetricsText {
-    /// Returns the text.
+    /// Ends the list of metrics; returns it as Prometheus reads it.
     #[must_use]
     pub fn into_text(self) -> String {
         self.0

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use muster_model::TopologyRule;
 use muster_model::kubernetes::EnvSource;
+use muster_model::{Span, TopologyRule};
 
 use super::command::{command, literal};
 use super::{GangScheduler, JobKind, JobShape, Role};
@@ -92,19 +92,12 @@ fn specification(job: &JobShape<'_>, role: &Role<'_>) -> Value {
     let options = job.input.options;
     let containers: Vec<Value> =
         (0..role.tasks_per_pod).map(|task| container(job, role, task)).collect();
-    let grace = match spec.checkpoint {
-        // Time to save, and then to end.
-        Some(checkpoint) if checkpoint_hook(job, 0).is_some() => checkpoint.lead + spec.grace,
-        Some(checkpoint) => checkpoint.lead.max(spec.grace),
-        None => spec.grace,
-    };
     let mut pod = json!({
         "restartPolicy": "Never",
         // So that no program is process 1, which SIGTERM does not end unless it handles it.
         "shareProcessNamespace": true,
         "containers": containers,
-        // Time to save before SIGKILL, also where a scheduler preempts the pod.
-        "terminationGracePeriodSeconds": grace.0.div_ceil(1000),
+        "terminationGracePeriodSeconds": grace(job).0.div_ceil(1000),
     });
     let mut set = |name: &str, value: Value| pod[name] = value;
     if job.service().is_some() {
@@ -216,6 +209,17 @@ fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
         set("volumeMounts", mounts.into());
     }
     container
+}
+
+/// Returns the time to save and to end before SIGKILL, also where a scheduler preempts the pod.
+fn grace(job: &JobShape<'_>) -> Span {
+    let spec = job.input.spec;
+    match spec.checkpoint {
+        // One after the other.
+        Some(checkpoint) if checkpoint_hook(job, 0).is_some() => checkpoint.lead + spec.grace,
+        Some(checkpoint) => checkpoint.lead.max(spec.grace),
+        None => spec.grace,
+    }
 }
 
 /// Returns the hook by which a task saves before its pod is stopped; `None` for a job without checkpoints, and for a
