@@ -58,7 +58,7 @@ fn a_preempted_job_of_one_pod_starts_again() {
     until("the urgent one runs in its place", || noted(&place, "high") == ["started"]);
     let shown =
         || -> Value { serde_json::from_str(&place.ok(&["show", "low", "--json"])).unwrap() };
-    until("it waits again", || shown()["state"] == "pending");
+    until("it waits again", || shown()["job"]["state"] == "pending");
     // 2. It runs from its start once there is room, and ends well.
     let_end(&place, "high");
     until("it runs again", || noted(&place, "low") == ["started", "ended", "started"]);
