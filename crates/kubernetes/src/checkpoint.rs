@@ -69,7 +69,7 @@ pub(crate) fn hook(checkpoint: Checkpoint, nth: u32) -> Option<Value> {
     Some(json!({"preStop": {"exec": {"command": words}}}))
 }
 
-/// Returns the seconds that such a hook waits at most; `None` for another one.
+/// Returns the longest time in seconds that such a hook waits; `None` for any other hook.
 pub(crate) fn hook_secs(lifecycle: &Value) -> Option<u64> {
     let words = lifecycle.pointer("/preStop/exec/command")?;
     (words[3] == HOOK).then(|| words[6].as_str()?.parse().ok()).flatten()

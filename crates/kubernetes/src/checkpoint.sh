@@ -1,7 +1,7 @@
 # Sends a checkpoint signal to the processes of this container that handle it, and waits until the job writes to its file. Arguments:
 # number of the signal, which processes get it (handlers, outermost, all), seconds, file, and perhaps `ending`. Needs a shell and the usual
-# small programs. Each process gets the signal once; those that install a handler later get it then. With `ending` the container is being
-# stopped: that waits no longer for a job of which no process has got the signal, or none of these is left.
+# small programs. Each process gets the signal once; those that install a handler later get it then. `ending` is for a container that is being
+# stopped: the script then ends as soon as no process has got the signal, or all that have got it have ended.
 
 LC_ALL=C
 export LC_ALL

@@ -83,7 +83,7 @@ pub const KAI_SCHEDULER: &str = "kai-scheduler";
 /// Name of the container that serves in the pods of an InferenceService.
 pub const KSERVE_CONTAINER: &str = "kserve-container";
 
-/// Annotation with `true` of an InferenceService that has no replicas until it is removed (KServe 0.15 and newer).
+/// Annotation with `true` of an InferenceService that has no replicas until it is removed (KServe 0.15.2 and newer).
 pub const KSERVE_STOP: &str = "serving.kserve.io/stop";
 
 /// Annotation with `true` of a suspended object that waits until a user releases it.

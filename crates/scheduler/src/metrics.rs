@@ -35,8 +35,8 @@ impl Scheduler {
         text.into_text()
     }
 
-    /// Returns the jobs, each submitted when its first pod or its workload was made: the engine counts from the
-    /// start of this process.
+    /// Returns views of the jobs. Each was submitted when its workload, or its first pod, was created; the engine only
+    /// knows when this process first saw it.
     fn job_views(&self, now: Time) -> impl Iterator<Item = JobView> {
         let mut jobs = self.batches.keys().copied();
         let mut next = move || -> Vec<JobId> { jobs.by_ref().take(VIEWED).collect() };
@@ -49,7 +49,7 @@ impl Scheduler {
         })
     }
 
-    /// Writes what exists now.
+    /// Writes the numbers of pods and gangs that wait now.
     fn write_present(&self, text: &mut MetricsText) {
         let is_waiting = |pod: &&Pod| pod.facts.is_ours && pod.is_waiting() && !pod.is_expected;
         let waits = |gang: &&Gang| {

@@ -431,7 +431,7 @@ fn check_versions(server: &ApiServer, name: &str, objects: &[Value]) -> Result<(
     let api = api_of(objects.last().expect("a job has an object"));
     if !server.serves(api.group, api.plural) {
         return Err(RequestError::refused(format!(
-            "`{name}` needs a {} ({}), which this cluster does not have",
+            "`{name}` needs the kind {} ({}), which this cluster does not have",
             api.kind, api.group
         ))
         .hint(match api.kind {

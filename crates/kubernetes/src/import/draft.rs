@@ -31,8 +31,9 @@ pub(super) struct JobDraft {
     pub(super) is_held: bool,
     pub(super) checkpoint: Option<Checkpoint>,
     pub(super) workdir: Option<String>,
-    /// Time that its pods have to end, of which they may take [`Self::saving_secs`] to save before they are told.
+    /// Time between the request to stop a pod and SIGKILL; it includes [`Self::saving_secs`].
     pub(super) grace_secs: Option<u64>,
+    /// Time of a pod to save before SIGTERM.
     pub(super) saving_secs: u64,
     /// Highest number of restarts.
     pub(super) restarts: Option<u64>,

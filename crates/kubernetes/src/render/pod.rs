@@ -215,7 +215,7 @@ fn container(job: &JobShape<'_>, role: &Role<'_>, task: u32) -> Value {
 fn grace(job: &JobShape<'_>) -> Span {
     let spec = job.input.spec;
     match spec.checkpoint {
-        // One after the other.
+        // The hook takes its time before SIGTERM is sent.
         Some(checkpoint) if checkpoint_hook(job, 0).is_some() => checkpoint.lead + spec.grace,
         Some(checkpoint) => checkpoint.lead.max(spec.grace),
         None => spec.grace,

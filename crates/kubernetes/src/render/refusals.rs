@@ -342,7 +342,7 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     }
     if spec.checkpoint.is_some() && !is_ray_job {
         warnings.push(
-            "`checkpoint`: the signal is sent before a pod is stopped (`preStop`), also by `muster cancel`, and by `muster checkpoint`; before the time limit only SIGTERM. $MUSTER_LAST_CHECKPOINT is not set"
+            "`checkpoint`: the signal is sent when a pod is stopped (`preStop`): at a preemption, by `muster cancel`, and at the time limit, not before it; also by `muster checkpoint`. $MUSTER_LAST_CHECKPOINT is not set"
                 .to_owned(),
         );
     }

@@ -13,8 +13,8 @@ use crate::names;
 /// Share of its CPU request that a replica may use on average before there are more replicas, in percent.
 const CPU_PERCENT: u32 = 80;
 
-/// Annotation of an InferenceService without Knative, whose pods may have rules for nodes. KServe knows this value
-/// since 0.8, and from 0.16 on another name for it as well.
+/// Annotation, with its value, of an InferenceService without Knative, whose pods may have rules for nodes. KServe 0.15
+/// knows no other value for it; 0.16 and newer also accept `Standard`.
 const KSERVE_MODE: [&str; 2] = ["serving.kserve.io/deploymentMode", "RawDeployment"];
 
 /// Returns all objects of a service, that with its replicas last.

@@ -387,7 +387,7 @@ fn settings_that_have_another_effect_are_warnings() {
         to: CheckpointTo::Handlers,
     };
     let sets = |job: &mut JobSpec| job.checkpoint = Some(checkpoint);
-    check_warned(sets, Muster, "the signal is sent before a pod is stopped");
+    check_warned(sets, Muster, "the signal is sent when a pod is stopped");
     let restart = |backoff, always| {
         move |job: &mut JobSpec| {
             job.restart = Restart { on_failure: true, max_restarts: 3, backoff, always };

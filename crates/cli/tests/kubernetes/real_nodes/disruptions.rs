@@ -8,6 +8,9 @@ use super::target::{KubernetesTarget, submit};
 use crate::cluster::until;
 use crate::conform::JobPlace;
 
+/// Notes a checkpoint, and acknowledges it.
+const SAVES: &str = "trap 'echo saved >> $log; echo 1 >> $MUSTER_CHECKPOINT_FILE' USR1";
+
 /// Returns a job with all GPUs of a node, which notes its starts and its SIGTERM, and ends once the test lets it. `more` are
 /// lines of the job file, and `before` commands of its program.
 fn job(place: &KubernetesTarget, name: &str, priority: &str, [more, before]: [&str; 2]) -> String {
@@ -70,8 +73,7 @@ fn a_preempted_job_of_one_pod_starts_again() {
 fn a_preempted_job_is_asked_to_save_before_it_is_stopped() {
     let place = target();
     let more = "checkpoint: {signal: USR1, grace: 60s}\n";
-    let saves = "trap 'echo saved >> $log; echo 1 >> $MUSTER_CHECKPOINT_FILE' USR1";
-    submit(&place, &job(&place, "low", "disrupted", [more, saves]));
+    submit(&place, &job(&place, "low", "disrupted", [more, SAVES]));
     until("it runs", || noted(&place, "low") == ["started"]);
     submit(&place, &job(&place, "high", "urgent", ["", ""]));
     // Long before the 60 seconds are over, as it acknowledges.
@@ -80,4 +82,14 @@ fn a_preempted_job_is_asked_to_save_before_it_is_stopped() {
     let_end(&place, "high");
     until("it runs again", || noted(&place, "low").len() == 4);
     let_end(&place, "low");
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_job_is_asked_to_save_at_its_time_limit() {
+    let place = target();
+    let more = "time: 20s\ncheckpoint: {signal: USR1, grace: 10s}\n";
+    submit(&place, &job(&place, "long", "disrupted", [more, SAVES]));
+    assert_eq!(place.call(&["wait", "long"]).0, 124);
+    until("it has ended", || noted(&place, "long") == ["started", "saved", "ended"]);
 }
