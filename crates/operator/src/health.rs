@@ -11,11 +11,18 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
+use tokio::sync::{Notify, watch};
 
 use crate::error::OperatorError;
 
 /// Time without a step after which the active process counts as stuck.
 const STUCK: Duration = Duration::from_secs(60);
+
+/// Longest time that a reader of metrics waits for the figures of the cluster.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Age up to which figures are served again: to make them takes time from the scheduler.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// Media type of metrics: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -24,8 +31,16 @@ const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     steps: Mutex<Steps>,
-    /// Figures of the cluster; empty in a process that is not active.
-    figures: Mutex<String>,
+    /// Last figures of the cluster that were asked for.
+    figures: watch::Sender<Option<Figures>>,
+    asked: Notify,
+}
+
+/// Figures of the cluster in the text format of Prometheus.
+#[derive(Debug)]
+struct Figures {
+    made: Instant,
+    text: String,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,9 +61,29 @@ impl Health {
         steps.last = Some(Instant::now());
     }
 
-    /// Notes the figures of the cluster, in the text format of Prometheus.
-    pub(crate) fn note_figures(&self, text: String) {
-        *lock(&self.figures) = text;
+    /// Waits until somebody asks for the figures of the cluster.
+    pub(crate) async fn figures_asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// Answers those who ask for the figures of the cluster, in the text format of Prometheus.
+    pub(crate) fn answer_figures(&self, text: String) {
+        self.figures.send_replace(Some(Figures { made: Instant::now(), text }));
+    }
+
+    /// Returns present figures of the cluster; nothing in a process that is not active, or whose loop stands still.
+    async fn figures(&self) -> String {
+        let text = |figures: &Option<Figures>| {
+            let fresh = figures.as_ref().filter(|figures| figures.made.elapsed() < FRESH);
+            fresh.map(|figures| figures.text.clone())
+        };
+        let mut answer = self.figures.subscribe();
+        if lock(&self.steps).last.is_some() && text(&answer.borrow()).is_none() {
+            self.asked.notify_one();
+            // Without an answer there are no figures, which is shown.
+            let _ = tokio::time::timeout(PATIENCE, answer.changed()).await;
+        }
+        text(&answer.borrow()).unwrap_or_default()
     }
 
     /// Returns false if the process is active and its loop stands still.
@@ -57,9 +92,9 @@ impl Health {
     }
 
     /// Returns the metrics in the text format of Prometheus.
-    fn metrics(&self) -> String {
+    async fn metrics(&self) -> String {
+        let mut text = self.figures().await;
         let steps = *lock(&self.steps);
-        let mut text = lock(&self.figures).clone();
         let mut add = |name: &str, kind: &str, help: &str, value: String| {
             let _ = writeln!(
                 text,
@@ -126,7 +161,7 @@ pub(crate) async fn serve(
         .route(
             "/metrics",
             get(|State(health): State<Arc<Health>>| async move {
-                ([(CONTENT_TYPE, MEDIA_TYPE)], health.metrics())
+                ([(CONTENT_TYPE, MEDIA_TYPE)], health.metrics().await)
             }),
         )
         .with_state(health);
@@ -135,4 +170,31 @@ pub(crate) async fn serve(
             tracing::error!("health checks and metrics are not served any more: {error}");
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn figures_are_made_when_asked_for_and_served_while_fresh() {
+        let health = Health::default();
+        health.note_step(Duration::ZERO);
+        let answer = async {
+            health.figures_asked().await;
+            health.answer_figures("muster_jobs 1\n".to_owned());
+        };
+        let (first, ()) = tokio::join!(health.metrics(), answer);
+        assert!(first.starts_with("muster_jobs 1\n"), "{first}");
+        let again = health.metrics().await;
+        assert!(again.starts_with("muster_jobs 1\n"), "{again}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_stands_still_has_no_figures() {
+        let health = Health::default();
+        health.note_step(Duration::ZERO);
+        let text = health.metrics().await;
+        assert!(text.starts_with("# HELP muster_active"), "{text}");
+    }
 }

@@ -23,8 +23,6 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Shortest time between two steps. A step looks at whole gangs, and while a large one is bound a report of each of its
 /// pods arrives: together they cost one look. The first report after a pause is not delayed.
 const GATHER: Duration = Duration::from_millis(5);
-/// Time between two looks at all pods and jobs for the metrics.
-const FIGURES: Duration = Duration::from_secs(5);
 /// Time between two looks for new kinds of gang objects.
 const DISCOVER: Duration = Duration::from_secs(30);
 
@@ -164,7 +162,6 @@ impl Leader<'_> {
         tracing::info!("the cluster is listed");
 
         // 2. One step for all reports that have come, and whenever the scheduler asks for one.
-        let mut figures_timer = Timer::new(FIGURES);
         // What is served was asked for just now.
         let mut discover_timer = Timer::started(DISCOVER);
         let mut status_timer = Timer::new(STATUS);
@@ -174,9 +171,6 @@ impl Leader<'_> {
         loop {
             last = check_clock(last, now())?;
             self.step();
-            if figures_timer.take_due() {
-                self.health.note_figures(self.scheduler.metrics(now()));
-            }
             if status_timer.take_due() {
                 self.write_statuses(&mut usage_timer);
             }
@@ -242,10 +236,16 @@ impl Leader<'_> {
 
     /// Takes the next reports: all that are there once the next step may begin; false when there will be none.
     async fn take_reports(&mut self, wait: Duration) -> bool {
-        let first = match tokio::time::timeout(wait, self.reports.recv()).await {
-            Ok(Some(report)) => report,
-            Ok(None) => return false,
-            Err(_) => return true,
+        let first = tokio::select! {
+            report = self.reports.recv() => match report {
+                Some(report) => report,
+                None => return false,
+            },
+            () = self.health.figures_asked() => {
+                self.health.answer_figures(self.scheduler.metrics(now()));
+                return true;
+            }
+            () = tokio::time::sleep(wait) => return true,
         };
         tokio::time::sleep(GATHER.saturating_sub(self.stepped.elapsed())).await;
         let mut next = Some(first);

@@ -1,7 +1,6 @@
 //! Figures of a site in the text format of Prometheus: `muster metrics`, and what `muster scheduler` serves. Names end in
 //! their units, as its guidelines ask: <https://prometheus.io/docs/practices/naming/>.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
@@ -9,7 +8,7 @@ use muster_model::unit::Time;
 use muster_model::view::{
     DaemonCounters, GpuLoadView, IdleView, JobState, JobView, NodeView, QueueView, QuotaView,
 };
-use muster_model::{GpuMilli, UserName};
+use muster_model::{GpuMilli, GpuModel, QueueName, UserName};
 
 use crate::reason;
 
@@ -24,24 +23,66 @@ pub struct SiteState<'a> {
     pub nodes: &'a [NodeView],
     /// Loads of GPUs; empty where none can be read.
     pub loads: &'a [GpuLoadView],
-    /// Elements of jobs that leave their GPUs idle.
-    pub idle: &'a [IdleView],
     /// Work of the daemon; `None` for other schedulers.
     pub counters: Option<&'a DaemonCounters>,
     /// Number of warnings that the daemon shows to users.
     pub warnings: usize,
 }
 
-/// Returns the text that Prometheus reads, of a site and its jobs that wait or run; ended ones do not count.
+/// What the figures count of a job, without the cost of a view.
+#[derive(Clone, Copy, Debug)]
+pub struct JobFigures<'a> {
+    /// Leaf queue of the job.
+    pub queue: &'a QueueName,
+    /// User of the job.
+    pub user: &'a UserName,
+    /// State of the job; ended ones do not count.
+    pub state: JobState,
+    /// Time of its submission.
+    pub submitted: Time,
+    /// Number of elements that wait.
+    pub waiting: u32,
+    /// Word for why the first of them waits.
+    pub reason: Option<&'static str>,
+    /// Thousandths of GPUs that its tasks hold.
+    pub held_milli: u64,
+    /// Number of GPUs that it holds and leaves idle.
+    pub idle: u32,
+}
+
+impl<'a> JobFigures<'a> {
+    /// Returns the figures of a job in view, and of those of these elements that are its own and leave GPUs idle.
+    #[must_use]
+    pub fn of(job: &'a JobView, idle: &[IdleView]) -> Self {
+        let tasks = job.elements.iter().filter(|element| crate::ps::holds(element.state));
+        let tasks = tasks.flat_map(|element| &element.tasks);
+        let own = idle.iter().filter(|idle| idle.element.job == job.job);
+        Self {
+            queue: &job.queue,
+            user: &job.user,
+            state: job.state,
+            submitted: job.submitted,
+            waiting: match &job.array {
+                Some(array) => array.waiting,
+                None => u32::from(matches!(job.state, JobState::Pending | JobState::Held)),
+            },
+            reason: job.waiting_for.as_ref().map(reason::word),
+            held_milli: tasks.map(|task| task.devices.len() as u64 * u64::from(task.share.0)).sum(),
+            idle: own.map(|idle| idle.gpus).sum(),
+        }
+    }
+}
+
+/// Returns the text that Prometheus reads, of a site and its jobs.
 #[must_use]
-pub fn metrics(
+pub fn metrics<'a>(
     site: &SiteState<'_>,
-    jobs: impl IntoIterator<Item = impl Borrow<JobView>>,
+    jobs: impl IntoIterator<Item = JobFigures<'a>>,
 ) -> MetricsText {
     let mut text = MetricsText::default();
     let mut sums = JobSums::default();
     for job in jobs {
-        sums.add(site, job.borrow());
+        sums.add(site.now, &job);
     }
     sums.write(&mut text);
     queues(site, &mut text);
@@ -116,46 +157,38 @@ fn whole(gpus: GpuMilli) -> f64 {
 
 /// Sums over the jobs of a site.
 #[derive(Default)]
-struct JobSums {
+struct JobSums<'a> {
     /// Jobs by queue and state.
-    by_state: BTreeMap<[String; 2], u64>,
+    by_state: BTreeMap<(&'a QueueName, &'static str), u64>,
     /// Waiting elements by queue and reason.
-    by_reason: BTreeMap<[String; 2], u64>,
+    by_reason: BTreeMap<(&'a QueueName, &'static str), u64>,
     /// Longest wait of a pending job by queue, in seconds.
-    oldest: BTreeMap<[String; 1], u64>,
+    oldest: BTreeMap<&'a QueueName, u64>,
     /// Thousandths of GPUs that the jobs of a user hold.
-    held: BTreeMap<UserName, u64>,
+    held: BTreeMap<&'a UserName, u64>,
     /// GPUs that jobs hold and leave idle, by queue.
-    idle: BTreeMap<[String; 1], u64>,
+    idle: BTreeMap<&'a QueueName, u64>,
 }
 
-impl JobSums {
-    fn add(&mut self, site: &SiteState<'_>, job: &JobView) {
-        let queue = || job.queue.to_string();
-        for idle in site.idle.iter().filter(|idle| idle.element.job == job.job) {
-            *self.idle.entry([queue()]).or_default() += u64::from(idle.gpus);
+impl<'a> JobSums<'a> {
+    fn add(&mut self, now: Time, job: &JobFigures<'a>) {
+        if job.idle > 0 {
+            *self.idle.entry(job.queue).or_default() += u64::from(job.idle);
         }
         if job.state.is_final() {
             return;
         }
-        *self.by_state.entry([queue(), job.state.word().to_owned()]).or_default() += 1;
-        let waiting = match &job.array {
-            Some(array) => u64::from(array.waiting),
-            None => u64::from(matches!(job.state, JobState::Pending | JobState::Held)),
-        };
-        if let Some(reason) = job.waiting_for.as_ref().filter(|_| waiting > 0) {
-            let labels = [queue(), reason::word(reason).to_owned()];
-            *self.by_reason.entry(labels).or_default() += waiting;
+        *self.by_state.entry((job.queue, job.state.word())).or_default() += 1;
+        if let Some(reason) = job.reason.filter(|_| job.waiting > 0) {
+            *self.by_reason.entry((job.queue, reason)).or_default() += u64::from(job.waiting);
         }
         if job.state == JobState::Pending {
-            let waits = site.now.since(job.submitted).0 / 1000;
-            let longest = self.oldest.entry([queue()]).or_default();
-            *longest = waits.max(*longest);
+            let longest = self.oldest.entry(job.queue).or_default();
+            *longest = (now.since(job.submitted).0 / 1000).max(*longest);
         }
-        let tasks = job.elements.iter().filter(|element| crate::ps::holds(element.state));
-        let tasks = tasks.flat_map(|element| &element.tasks);
-        let gpus: u64 = tasks.map(|task| task.devices.len() as u64 * u64::from(task.share.0)).sum();
-        *self.held.entry(job.user.clone()).or_default() += gpus;
+        if job.held_milli > 0 {
+            *self.held.entry(job.user).or_default() += job.held_milli;
+        }
     }
 
     fn write(self, text: &mut MetricsText) {
@@ -163,34 +196,43 @@ impl JobSums {
             "jobs",
             "Jobs that have not ended, by the state of their least advanced element.",
             ["queue", "state"],
-            self.by_state,
+            self.by_state.into_iter().map(of_queue_and_word),
         );
         text.gauge(
             "waiting_elements",
             "Elements of jobs that wait, by the reason of the first of each job.",
             ["queue", "reason"],
-            self.by_reason,
+            self.by_reason.into_iter().map(of_queue_and_word),
         );
         text.gauge(
             "oldest_waiting_seconds",
             "Time since the submission of the pending job that has waited longest.",
             ["queue"],
-            self.oldest,
+            self.oldest.into_iter().map(of_queue),
         );
-        let held = self.held.into_iter().filter(|(_, milli)| *milli > 0);
         text.gauge(
             "user_gpus",
             "GPUs that the jobs of a user hold.",
             ["user"],
-            held.map(|(user, milli)| ([user.to_string()], milli as f64 / 1000.0)),
+            self.held.into_iter().map(|(user, milli)| ([user.to_string()], milli as f64 / 1000.0)),
         );
         text.gauge(
             "idle_held_gpus",
             "GPUs that jobs hold and have left idle for as long as their queue says, by default half an hour.",
             ["queue"],
-            self.idle,
+            self.idle.into_iter().map(of_queue),
         );
     }
+}
+
+/// Turns a sum over a queue into labels and their value.
+fn of_queue((queue, sum): (&QueueName, u64)) -> ([String; 1], u64) {
+    ([queue.to_string()], sum)
+}
+
+/// Turns a sum over a queue and a state or reason into labels and their value.
+fn of_queue_and_word(((queue, word), sum): ((&QueueName, &str), u64)) -> ([String; 2], u64) {
+    ([queue.to_string(), word.to_owned()], sum)
 }
 
 fn queues(site: &SiteState<'_>, text: &mut MetricsText) {
@@ -233,29 +275,35 @@ fn nodes(site: &SiteState<'_>, text: &mut MetricsText) {
         ["node"],
         site.nodes.iter().map(|node| ([node.name.to_string()], u8::from(node.up))),
     );
-    let mut gpus: BTreeMap<[String; 3], f64> = BTreeMap::new();
-    for node in site.nodes {
-        for device in &node.devices {
-            let labels =
-                |state: &str| [node.name.to_string(), device.model.to_string(), state.to_owned()];
-            let used = whole(device.used);
-            *gpus.entry(labels("held")).or_default() += used;
-            let rest = if device.foreign {
-                "used_outside"
-            } else if device.drained || node.drained.is_some() || !node.up {
-                "out_of_service"
-            } else {
-                "free"
-            };
-            *gpus.entry(labels(rest)).or_default() += 1.0 - used;
-        }
-    }
     text.gauge(
         "gpus",
         "GPUs: held by jobs, free, used by processes outside Muster, or out of service.",
         ["node", "model", "state"],
-        gpus,
+        site.nodes.iter().flat_map(|node| {
+            let label = |(model, state): (&GpuModel, &str)| {
+                [node.name.to_string(), model.to_string(), state.to_owned()]
+            };
+            gpus_of(node).into_iter().map(move |(of, gpus)| (label(of), gpus))
+        }),
     );
+}
+
+/// Returns the number of GPUs of a node by model and state.
+fn gpus_of(node: &NodeView) -> BTreeMap<(&GpuModel, &'static str), f64> {
+    let mut gpus = BTreeMap::new();
+    for device in &node.devices {
+        let used = whole(device.used);
+        *gpus.entry((&device.model, "held")).or_default() += used;
+        let rest = if device.foreign {
+            "used_outside"
+        } else if device.drained || node.drained.is_some() || !node.up {
+            "out_of_service"
+        } else {
+            "free"
+        };
+        *gpus.entry((&device.model, rest)).or_default() += 1.0 - used;
+    }
+    gpus
 }
 
 fn loads(site: &SiteState<'_>, text: &mut MetricsText) {
@@ -342,11 +390,10 @@ mod tests {
             queues: &[],
             nodes: &[],
             loads: &loads,
-            idle: &[],
             counters: Some(&counters),
             warnings: 1,
         };
-        let text = metrics(&site, &jobs).into_text();
+        let text = metrics(&site, jobs.iter().map(|job| JobFigures::of(job, &[]))).into_text();
         insta::assert_snapshot!(text, @r#"
         # HELP muster_jobs Jobs that have not ended, by the state of their least advanced element.
         # TYPE muster_jobs gauge
@@ -408,10 +455,9 @@ mod tests {
             queues: &[],
             nodes: &[],
             loads: &[],
-            idle: &[],
             counters: None,
             warnings: 0,
         };
-        assert_eq!(metrics(&nothing, &[] as &[JobView]).into_text(), "");
+        assert_eq!(metrics(&nothing, []).into_text(), "");
     }
 }

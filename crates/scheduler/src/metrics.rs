@@ -1,19 +1,18 @@
 //! Figures of the cluster in the text format of Prometheus: those of `muster metrics`, of the jobs of this scheduler,
 //! and what the scheduler has done.
 
-use std::iter;
+use std::collections::{BTreeMap, BTreeSet};
 
+use muster_engine::JobKey;
 use muster_kubernetes::instant;
-use muster_model::view::JobView;
+use muster_model::view::JobState;
 use muster_model::{JobId, Time};
-use muster_report::metrics::{self, MetricsText, SiteState};
+use muster_report::metrics::{self, JobFigures, MetricsText, SiteState};
+use muster_report::reason;
 
 use crate::counts::Counts;
-use crate::gang::{Gang, Pod};
+use crate::gang::GangKey;
 use crate::scheduler::Scheduler;
-
-/// Number of jobs that are viewed at a time: views are much larger than jobs.
-const VIEWED: usize = 256;
 
 impl Scheduler {
     /// Returns the figures of the present time. The cost grows with the number of pods and jobs.
@@ -25,53 +24,66 @@ impl Scheduler {
             queues: &self.queues(now),
             nodes: &self.nodes(),
             loads: &[],
-            idle: &[],
             counters: None,
             warnings: 0,
         };
-        let mut text = metrics::metrics(&site, self.job_views(now));
+        let mut text = metrics::metrics(&site, self.job_figures(now));
         self.write_present(&mut text);
         self.counts.write(&mut text);
         text.into_text()
     }
 
-    /// Returns views of the jobs. Each was submitted when its workload, or its first pod, was created; the engine only
-    /// knows when this process first saw it.
-    fn job_views(&self, now: Time) -> impl Iterator<Item = JobView> {
-        let mut jobs = self.batches.keys().copied();
-        let mut next = move || -> Vec<JobId> { jobs.by_ref().take(VIEWED).collect() };
-        let chunks = iter::from_fn(move || Some(next()).filter(|chunk| !chunk.is_empty()));
-        let views = chunks.flat_map(move |chunk| self.engine.jobs_by_id(now, &chunk));
-        views.map(|view| {
-            let batch = self.batches.get(&view.job);
-            let created = batch.and_then(|batch| instant::parse(self.created(&batch.gang)?));
-            JobView { submitted: created.unwrap_or(view.submitted), ..view }
+    /// Returns what the figures count of the jobs. Only of those that wait the engine is asked why.
+    fn job_figures(&self, now: Time) -> impl Iterator<Item = JobFigures<'_>> {
+        let waits = |key: &JobKey<'_>| matches!(key.state, JobState::Pending | JobState::Held);
+        let waiting: Vec<JobId> = self.engine.job_keys().filter(waits).map(|key| key.job).collect();
+        let mut views: BTreeMap<JobId, _> = self
+            .engine
+            .jobs_by_id(now, &waiting)
+            .into_iter()
+            .map(|view| (view.job, (view.submitted, view.waiting_for)))
+            .collect();
+        self.engine.job_keys().filter_map(move |key| {
+            let batch = self.batches.get(&key.job)?;
+            let (seen, waiting_for) = views.remove(&key.job).unwrap_or((now, None));
+            // The engine only knows when this process first saw a job.
+            let created = || instant::parse(self.created(&batch.gang)?);
+            let submitted = if waits(&key) { created().unwrap_or(seen) } else { seen };
+            let places = batch.placed.iter().flat_map(|placed| &placed.places);
+            Some(JobFigures {
+                queue: key.queue,
+                user: key.user,
+                state: key.state,
+                submitted,
+                waiting: u32::from(waits(&key)),
+                reason: waiting_for.as_ref().map(reason::word),
+                held_milli: places
+                    .map(|place| place.devices.len() as u64 * u64::from(place.share.0))
+                    .sum(),
+                idle: 0,
+            })
         })
     }
 
     /// Writes the numbers of pods and gangs that wait now.
     fn write_present(&self, text: &mut MetricsText) {
-        let is_waiting = |pod: &&Pod| pod.facts.is_ours && pod.is_waiting() && !pod.is_expected;
-        let waits = |gang: &&Gang| {
-            gang.pods.iter().any(|pod| self.pods.get(pod).is_some_and(Pod::is_waiting))
-        };
-        let held_back = |gang: &&Gang| gang.hold.is_some() && waits(gang);
+        let waiting = || self.pods.values().filter(|pod| pod.facts.is_ours && pod.is_waiting());
+        let gangs: BTreeSet<GangKey> =
+            waiting().map(|pod| self.groups.gang_of(&pod.facts)).collect();
+        let is_held_back =
+            |key: &&GangKey| self.gangs.get(key).is_some_and(|gang| gang.hold.is_some());
         for (name, help, value) in [
             (
                 "waiting_pods",
                 "Pods that wait for a node.",
-                self.pods.values().filter(is_waiting).count(),
+                waiting().filter(|pod| !pod.is_expected).count(),
             ),
-            (
-                "waiting_gangs",
-                "Gangs of which a pod waits, and suspended workloads.",
-                self.gangs.values().filter(waits).count(),
-            ),
+            ("waiting_gangs", "Gangs of which a pod waits, and suspended workloads.", gangs.len()),
             (
                 "held_back_gangs",
                 "Waiting gangs that are not in a queue: pods of them are missing, or what they ask for is not \
                  understood.",
-                self.gangs.values().filter(held_back).count(),
+                gangs.iter().filter(is_held_back).count(),
             ),
         ] {
             text.gauge(name, help, [], [([], value)]);

@@ -9,7 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use muster_api::Client;
 use muster_api::query::JobFilter;
-use muster_report::metrics::{SiteState, metrics};
+use muster_report::metrics::{JobFigures, SiteState, metrics};
 use tokio::net::TcpListener;
 
 use crate::app::App;
@@ -78,9 +78,9 @@ async fn read(client: &Client) -> Result<String, Failure> {
         queues: &queues.queues,
         nodes: &nodes.nodes,
         loads: loads.as_ref().map_or(&[], |loads| &loads.gpus),
-        idle: loads.as_ref().map_or(&[], |loads| &loads.idle),
         counters: info.as_ref().filter(|_| client.socket().is_some()).map(|info| &info.counters),
         warnings: info.as_ref().map_or(0, |info| info.warnings.len()),
     };
-    Ok(metrics(&site, &jobs.jobs).into_text())
+    let idle = loads.as_ref().map_or(&[][..], |loads| &loads.idle);
+    Ok(metrics(&site, jobs.jobs.iter().map(|job| JobFigures::of(job, idle))).into_text())
 }
