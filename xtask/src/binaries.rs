@@ -28,6 +28,10 @@ const PROCESSES_PER_CPU: usize = 2;
 /// of third-party crates and build much again.
 pub const ALL: [&str; 5] = ["--workspace", "--lib", "--bins", "--test", "*"];
 
+/// Cargo's selection of the programs that tests and steps run. An example is among them because cargo then chooses
+/// the features that it chooses for [`ALL`], and builds nothing a second time.
+const PROGRAMS: [&str; 5] = ["--workspace", "--bin", "muster", "--example", "documents"];
+
 /// Targets that need more than cargo, and have a step of their own.
 const WITH_OWN_STEP: [&str; 5] = ["slurm", "kubernetes", "packages", "programs", "recipes"];
 
@@ -47,6 +51,14 @@ struct Slice<'a> {
     tests: &'a [String],
 }
 
+/// Builds `muster`, and the example `documents`; returns the path of the one with this name.
+pub fn program(root: &Path, name: &str) -> Result<PathBuf> {
+    let messages = messages(root, &[&["build"], &PROGRAMS[..]].concat())?;
+    let is_named = |message: &&Value| message["target"]["name"] == name;
+    let mut found = messages.iter().filter(is_named).filter_map(|it| it["executable"].as_str());
+    Ok(found.next().with_context(|| format!("cargo built no {name}"))?.into())
+}
+
 /// Builds one target with a step of its own.
 pub fn with_own_step(root: &Path, target: &str) -> Result<TestBinary> {
     let built = build(root, &["--workspace", "--test", target])?;
@@ -57,15 +69,21 @@ pub fn with_own_step(root: &Path, target: &str) -> Result<TestBinary> {
 
 /// Builds tests and returns their binaries. `selection` is cargo's choice of packages and targets.
 pub fn build(root: &Path, selection: &[&str]) -> Result<Vec<TestBinary>> {
+    let messages = messages(root, &[&["test", "--no-run"], selection].concat())?;
+    Ok(messages.iter().filter_map(built).collect())
+}
+
+/// Runs cargo, and returns its messages about what it built.
+fn messages(root: &Path, arguments: &[&str]) -> Result<Vec<Value>> {
     let mut command = Command::new(cargo());
-    command.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
-    command.args(selection).current_dir(root).stdin(Stdio::null()).stderr(Stdio::inherit());
+    command.args(arguments).args(["--quiet", "--message-format=json-render-diagnostics"]);
+    command.current_dir(root).stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = command.output().context("cargo did not start")?;
     if !output.status.success() {
         bail!("cargo ended with {}", output.status);
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().filter_map(|line| built(&serde_json::from_str(line).ok()?)).collect())
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
 /// Reads a message of cargo; returns `None` unless it names a test binary.

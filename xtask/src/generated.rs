@@ -2,21 +2,22 @@
 //! users and tools can read them without a build. This module runs those programs, compares and
 //! writes.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo;
+use crate::binaries;
 
 /// Example that prints the documents that crates make from their types.
-const DOCUMENTS: &[&str] = &["--package", "xtask", "--example", "documents", "--"];
+const DOCUMENTS: &str = "documents";
 
 /// The `muster` binary, which prints its own command line and schemas.
-const MUSTER: &[&str] = &["--package", "muster", "--"];
+const MUSTER: &str = "muster";
 
 /// Generated files, each with the program that prints it and its arguments.
-const FILES: &[(&str, &[&str], &str)] = &[
+const FILES: &[(&str, &str, &str)] = &[
     ("docs/openapi.json", DOCUMENTS, "openapi"),
     ("docs/schema/job.schema.json", DOCUMENTS, "job"),
     ("docs/schema/queues.schema.json", DOCUMENTS, "queues"),
@@ -51,11 +52,12 @@ const FILES: &[(&str, &[&str], &str)] = &[
 
 /// Generates and writes every file.
 pub fn write(root: &Path) -> Result<()> {
+    let programs = programs(root)?;
     for (path, program, arguments) in FILES {
         let target = root.join(path);
         let folder = target.parent().context("a generated file has a folder")?;
         std::fs::create_dir_all(folder)?;
-        std::fs::write(&target, printed(root, program, arguments)?)
+        std::fs::write(&target, printed(root, &programs[program], arguments)?)
             .with_context(|| format!("writing {path}"))?;
         println!("wrote {path}");
     }
@@ -64,10 +66,13 @@ pub fn write(root: &Path) -> Result<()> {
 
 /// Fails when a committed file differs from the present output.
 pub fn check(root: &Path) -> Result<()> {
+    let programs = programs(root)?;
     let mut stale = Vec::new();
     for (path, program, arguments) in FILES {
         let committed = std::fs::read_to_string(root.join(path)).unwrap_or_default();
-        if let Some(difference) = difference(&committed, &printed(root, program, arguments)?) {
+        if let Some(difference) =
+            difference(&committed, &printed(root, &programs[program], arguments)?)
+        {
             stale.push(format!("{path}: {difference}"));
         }
     }
@@ -78,18 +83,22 @@ pub fn check(root: &Path) -> Result<()> {
     bail!("{}\nhint: cargo xtask gen", stale.join("\n"))
 }
 
-fn printed(root: &Path, program: &[&str], arguments: &str) -> Result<String> {
-    let output = Command::new(cargo())
-        .args(["run", "--quiet"])
-        .args(program)
+/// Builds the programs; returns their paths by name.
+fn programs(root: &Path) -> Result<BTreeMap<&'static str, PathBuf>> {
+    let path = |name| Ok((name, binaries::program(root, name)?));
+    [DOCUMENTS, MUSTER].into_iter().map(path).collect()
+}
+
+fn printed(root: &Path, program: &Path, arguments: &str) -> Result<String> {
+    let output = Command::new(program)
         .args(arguments.split(' '))
         .current_dir(root)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .context("cargo did not start")?;
+        .with_context(|| format!("{} did not start", program.display()))?;
     if !output.status.success() || output.stdout.is_empty() {
-        bail!("`cargo run {} {arguments}` printed nothing: {}", program.join(" "), output.status);
+        bail!("`{} {arguments}` printed nothing: {}", program.display(), output.status);
     }
     Ok(String::from_utf8(output.stdout)?)
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::totals::Totals;
 use crate::venv::{self, Venv};
-use crate::{binaries, cargo, tools};
+use crate::{binaries, tools};
 
 /// Interpreters to make the environment of, the preferred one first. Debian's is the second, because its
 /// `venv` can be installed.
@@ -52,16 +52,14 @@ pub fn run(root: &Path, words: &[&str], totals: &mut Totals) -> Result<()> {
         }
     };
     install_client(root, &python)?;
-    let mut build = Command::new(cargo());
-    build.args(["build", "--quiet", "--package", "muster"]).current_dir(root);
-    tools::succeed(&mut build)?;
+    let muster = binaries::program(root, "muster")?;
     let mut tests = Command::new(python);
     tests.args(["-m", "pytest", "-p", "cargo_lines"]).args(words).current_dir(&folder);
     // Caches beside the environment, not in the source tree.
     tests.args(["-p", "no:cacheprovider", "-p", "no:terminal"]);
     tests.env("PYTHONPATH", folder.join("tests")).env("PYTHONDONTWRITEBYTECODE", "1");
     tests.env("MYPY_CACHE_DIR", root.join("target/python/mypy"));
-    tests.env("MUSTER", root.join("target/debug/muster"));
+    tests.env("MUSTER", muster);
     binaries::watch(&mut tests, "python", totals)
 }
 

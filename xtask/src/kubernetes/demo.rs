@@ -3,8 +3,8 @@
 //! the other.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::{Child, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::cluster::KubernetesTestCluster;
 use super::{kubeconfig, probe};
-use crate::cargo;
+use crate::binaries;
 use crate::test_cluster::process;
 use crate::test_cluster::temporary::{self, TemporaryCluster};
 use crate::test_cluster::{command, process::Signal};
@@ -33,7 +33,7 @@ pub fn run(root: &Path, dir: Option<&Path>, muster: Option<&Path>) -> Result<Exi
     }
     let muster = match muster {
         Some(path) => path.to_owned(),
-        None => build(root)?,
+        None => binaries::program(root, "muster")?,
     };
     let own = temporary::dir("kubernetes", 0);
     let running = match dir {
@@ -53,16 +53,6 @@ pub fn run(root: &Path, dir: Option<&Path>, muster: Option<&Path>) -> Result<Exi
     demo.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false"])?;
     drop(running);
     result.map(|()| ExitCode::SUCCESS)
-}
-
-/// Builds `muster`; returns its path.
-fn build(root: &Path) -> Result<PathBuf> {
-    let mut command = Command::new(cargo());
-    command.args(["build", "--quiet", "--package", "muster"]).current_dir(root);
-    if !command.status()?.success() {
-        bail!("cargo build failed");
-    }
-    Ok(super::target(root).join("debug/muster"))
 }
 
 struct Demo<'a> {

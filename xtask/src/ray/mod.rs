@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::{cargo, recipes};
+use crate::{binaries, recipes};
 
 const USAGE: &str = "usage: cargo xtask ray demo [PYTHON] | starts COUNT [PYTHON]";
 
@@ -51,10 +51,7 @@ impl Daemon {
             Some(python) => PathBuf::from(python),
             None => recipes::interpreter(root).map_err(|error| anyhow!("{error}"))?.to_owned(),
         };
-        let mut build = Command::new(cargo());
-        build.args(["build", "--package", "muster"]).current_dir(root);
-        ensure!(build.status()?.success(), "the build failed");
-        let muster = root.join("target/debug/muster");
+        let muster = binaries::program(root, "muster")?;
         Ok(Self { muster, python, folder: tempfile::tempdir()? })
     }
 
