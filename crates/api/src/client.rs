@@ -426,7 +426,7 @@ impl Client {
         }
     }
 
-    async fn read<T: DeserializeOwned>(
+    async fn read<T: DeserializeOwned + 'static>(
         &self,
         id: RouteId,
         name: Option<&str>,
@@ -435,7 +435,7 @@ impl Client {
         self.call(id, name, query, None).await
     }
 
-    async fn call<T: DeserializeOwned>(
+    async fn call<T: DeserializeOwned + 'static>(
         &self,
         id: RouteId,
         name: Option<&str>,
@@ -460,7 +460,7 @@ impl Client {
         }
     }
 
-    async fn call_once<T: DeserializeOwned>(
+    async fn call_once<T: DeserializeOwned + 'static>(
         &self,
         id: RouteId,
         name: Option<&str>,
@@ -472,6 +472,13 @@ impl Client {
             CallResponse::Http(response) => {
                 serde_json::from_slice(&wire::whole_body(response).await?).map_err(read)
             }
+            CallResponse::InProcess(RouteResponse::Value(value)) => match value.take() {
+                Ok(answer) => Ok(answer),
+                // The caller reads a part of what the route answers.
+                Err(other) => {
+                    other.to_json().and_then(|text| serde_json::from_slice(&text)).map_err(read)
+                }
+            },
             CallResponse::InProcess(RouteResponse::Json(text)) => {
                 serde_json::from_slice(&text).map_err(read)
             }

@@ -12,7 +12,7 @@ pub mod routes;
 pub mod types;
 
 pub use client::{Client, ClientError, JobAction};
-pub use responder::{Call, Responder, RouteResponse, WaitMode};
+pub use responder::{Call, Responder, RouteResponse, RouteValue, WaitMode};
 
 /// Largest request body that is accepted, in bytes: enough for a spec of the largest size with its
 /// environment.

@@ -1,6 +1,7 @@
 //! Responder: answers the routes in this process, without a daemon, for an external scheduler such
 //! as Slurm. Routes, types and errors are those of the daemon, so commands work with both alike.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use muster_model::JobId;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::routes::RouteId;
@@ -42,9 +44,10 @@ pub enum WaitMode {
 
 /// Response of a responder on success.
 pub enum RouteResponse {
-    /// JSON of the route's type as text: building and reading a tree of a thousand jobs takes
-    /// several times as long.
+    /// JSON of the route's type as text.
     Json(Vec<u8>),
+    /// Value of the route's type: to write and read a list of a thousand jobs takes longer than to make it.
+    Value(RouteValue),
     /// Stream of bytes, for output.
     Bytes(BoxStream<'static, io::Result<Bytes>>),
     /// Command prefix: the caller appends a program and runs it on its own terminal.
@@ -57,9 +60,58 @@ impl fmt::Debug for RouteResponse {
             RouteResponse::Json(text) => {
                 f.debug_tuple("Json").field(&String::from_utf8_lossy(text)).finish()
             }
+            RouteResponse::Value(value) => value.fmt(f),
             RouteResponse::Bytes(_) => f.write_str("Bytes"),
             RouteResponse::Terminal(words) => f.debug_tuple("Terminal").field(words).finish(),
         }
+    }
+}
+
+/// Value of a route's type, which a caller in this process takes as it is.
+pub struct RouteValue(Box<dyn RouteType>);
+
+/// Any type of a route.
+trait RouteType: Any + Send {
+    fn to_json(&self) -> serde_json::Result<Vec<u8>>;
+}
+
+impl<T: Serialize + Any + Send> RouteType for T {
+    fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(self)
+    }
+}
+
+impl RouteValue {
+    /// Holds a value of a route's type.
+    pub fn new<T: Serialize + Any + Send>(value: T) -> Self {
+        Self(Box::new(value))
+    }
+
+    /// Returns the value; if it has another type, itself.
+    ///
+    /// # Errors
+    /// The value has another type.
+    pub fn take<T: 'static>(self) -> Result<T, Self> {
+        if !(&*self.0 as &dyn Any).is::<T>() {
+            return Err(self);
+        }
+        let value: Box<dyn Any> = self.0;
+        Ok(*value.downcast().expect("the type was just looked at"))
+    }
+
+    /// Writes the value as JSON.
+    ///
+    /// # Errors
+    /// The type cannot be written, such as a map with keys that are no text.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        self.0.to_json()
+    }
+}
+
+impl fmt::Debug for RouteValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.to_json().unwrap_or_default();
+        f.debug_tuple("Value").field(&String::from_utf8_lossy(&text)).finish()
     }
 }
 
@@ -95,4 +147,17 @@ pub trait Responder: Send + Sync + fmt::Debug {
         index: Option<u32>,
         program: Vec<String>,
     ) -> BoxFuture<'_, Result<Vec<Vec<String>>, ErrorBody>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_taken_by_its_type_and_written_for_others() {
+        let names = || RouteValue::new(vec!["a".to_owned()]);
+        assert_eq!(names().take::<Vec<String>>().unwrap(), ["a"]);
+        let other = names().take::<String>().unwrap_err();
+        assert_eq!(other.to_json().unwrap(), br#"["a"]"#);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use muster_api::{Call, RouteResponse};
+use muster_api::{Call, RouteResponse, RouteValue};
 use muster_model::{JobId, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,10 +24,8 @@ pub(crate) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, RequestError
 }
 
 /// Makes the response of a route from its type.
-pub(crate) fn json<T: Serialize>(value: &T) -> Result<RouteResponse, RequestError> {
-    serde_json::to_vec(value)
-        .map(RouteResponse::Json)
-        .map_err(|error| RequestError::internal(error.to_string()))
+pub(crate) fn value<T: Serialize + Send + 'static>(value: T) -> RouteResponse {
+    RouteResponse::Value(RouteValue::new(value))
 }
 
 /// Returns the present time by the clock of this machine.

@@ -80,55 +80,81 @@ pub fn read(text: &str) -> Result<Vec<NativeJob>, Unreadable> {
 }
 
 fn row(text: &str) -> Option<NativeJob> {
-    let fields: [&str; FIELDS.len()] = text.split(SEPARATOR).collect::<Vec<_>>().try_into().ok()?;
-    let at = |name: &str| {
-        let at = FIELDS.iter().position(|field| *field == name).expect("a field of the format");
-        or_empty(fields[at])
-    };
-    // These fields may contain any text, even a word that elsewhere means unset.
-    let exact = |name: &str| {
-        let at = FIELDS.iter().position(|field| *field == name).expect("a field of the format");
-        Some(fields[at]).filter(|text| *text != "(null)").unwrap_or_default().to_owned()
-    };
-    // NO_VAL, 2^32 - 2, and INFINITE mean that nothing is set (slurm/slurm.h).
-    let count = |name: &str| {
-        at(name).parse::<u32>().ok().filter(|count| *count < u32::MAX - 1).unwrap_or(0)
-    };
-    let tasks = at("ArrayTaskID");
-    let nodes = at("NodeList");
-    let tres = at("tres-alloc").to_owned();
-    let number = |name: &str| at(name).parse::<u64>().ok();
+    let mut fields = [""; FIELDS.len()];
+    let mut parts = text.split(SEPARATOR);
+    for field in &mut fields {
+        *field = parts.next()?;
+    }
+    if parts.next().is_some() {
+        return None;
+    }
+    // 1. In the order of the format. A name, a comment and a directory may be any text, also a word that elsewhere means unset.
+    let exact =
+        |text: &str| Some(text).filter(|text| *text != "(null)").unwrap_or_default().to_owned();
+    let [_, _, _, _, _, name, _, _, _, _, _, _, comment, .., workdir] = fields;
+    let [
+        id,
+        array,
+        array_tasks,
+        het_job,
+        het_offset,
+        _,
+        user,
+        account,
+        partition,
+        qos,
+        state,
+        reason,
+        _,
+        submitted,
+        start,
+        end,
+        limit,
+        nodes,
+        node_count,
+        tasks,
+        cpus,
+        tres,
+        exit_code,
+        restarts,
+        priority,
+        dependency,
+        _,
+    ] = fields.map(or_empty);
+
+    // 2. Numbers: NO_VAL, 2^32 - 2, and INFINITE mean that nothing is set (slurm/slurm.h).
+    let count =
+        |text: &str| text.parse::<u32>().ok().filter(|count| *count < u32::MAX - 1).unwrap_or(0);
+    let number = |text: &str| text.parse::<u64>().ok();
     Some(NativeJob {
-        id: number("JobID")?,
-        array: number("ArrayJobID").filter(|_| !tasks.is_empty()),
-        array_tasks: tasks.to_owned(),
-        component: number("HetJobID")
-            .filter(|first| *first > 0)
-            .zip(at("HetJobOffset").parse().ok()),
-        name: exact("Name"),
-        user: at("UserName").to_owned(),
-        account: at("Account").to_owned(),
-        partition: at("Partition").to_owned(),
-        qos: at("QOS").to_owned(),
-        state: Some(NativeState::new([at("State")])).filter(|state| !state.text().is_empty())?,
-        reason: at("Reason").to_owned(),
-        comment: exact("Comment"),
-        submitted: epoch(at("SubmitTime")),
-        start: epoch(at("StartTime")),
-        end: epoch(at("EndTime")),
-        time_limit: time::span(at("TimeLimit")),
+        id: number(id)?,
+        array: number(array).filter(|_| !array_tasks.is_empty()),
+        array_tasks: array_tasks.to_owned(),
+        component: number(het_job).filter(|first| *first > 0).zip(het_offset.parse().ok()),
+        name: exact(name),
+        user: user.to_owned(),
+        account: account.to_owned(),
+        partition: partition.to_owned(),
+        qos: qos.to_owned(),
+        state: Some(NativeState::new([state])).filter(|state| !state.text().is_empty())?,
+        reason: reason.to_owned(),
+        comment: exact(comment),
+        submitted: epoch(submitted),
+        start: epoch(start),
+        end: epoch(end),
+        time_limit: time::span(limit),
         nodes: nodes.to_owned(),
-        node_count: count("NumNodes"),
-        tasks: count("NumTasks"),
-        cpus: count("NumCPUs"),
+        node_count: count(node_count),
+        tasks: count(tasks),
+        cpus: count(cpus),
         // For a pending job the field has the request.
-        tres_allocated: if nodes.is_empty() { String::new() } else { tres.clone() },
-        tres_requested: tres,
-        exit: exit(at("exit_code")),
-        restarts: count("RestartCnt"),
-        priority: number("PriorityLong").unwrap_or_default(),
-        dependency: at("Dependency").to_owned(),
-        workdir: exact("WorkDir"),
+        tres_allocated: if nodes.is_empty() { String::new() } else { tres.to_owned() },
+        tres_requested: tres.to_owned(),
+        exit: exit(exit_code),
+        restarts: count(restarts),
+        priority: number(priority).unwrap_or_default(),
+        dependency: dependency.to_owned(),
+        workdir: exact(workdir),
         ..NativeJob::default()
     })
 }

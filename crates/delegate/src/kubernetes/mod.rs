@@ -34,7 +34,7 @@ use muster_model::{JobId, UserName};
 use tokio::sync::{OnceCell, watch};
 
 use crate::error::RequestError;
-use crate::route::{job_number, json, now, read};
+use crate::route::{job_number, now, read, value};
 pub use read::{CheckedCluster, ListAnswer};
 
 use act::KubernetesAction;
@@ -170,36 +170,36 @@ impl KubernetesScheduler {
         let job = || job_number(&call);
         let acted = async |action| {
             let index = read::<ActionRequest>(&call.body)?.index;
-            json(&self.act(job()?, index, action).await?)
+            Ok(value(self.act(job()?, index, action).await?))
         };
         match call.route {
-            RouteId::Submit => json(&self.submit(read::<SubmitRequest>(&call.body)?).await?),
-            RouteId::Jobs => json(&self.list(&read::<JobFilter>(&call.query)?).await?),
+            RouteId::Submit => Ok(value(self.submit(read::<SubmitRequest>(&call.body)?).await?)),
+            RouteId::Jobs => Ok(value(self.list(&read::<JobFilter>(&call.query)?).await?)),
             RouteId::Job => {
-                json(&self.detail(job()?, read::<ElementQuery>(&call.query)?.index).await?)
+                Ok(value(self.detail(job()?, read::<ElementQuery>(&call.query)?.index).await?))
             }
-            RouteId::Elements => json(&self.elements(job()?).await?),
+            RouteId::Elements => Ok(value(self.elements(job()?).await?)),
             RouteId::Explain => {
-                json(&self.explain(job()?, read::<ElementQuery>(&call.query)?.index).await?)
+                Ok(value(self.explain(job()?, read::<ElementQuery>(&call.query)?.index).await?))
             }
-            RouteId::Nodes => json(&self.nodes().await?),
-            RouteId::Queues => json(&self.queues().await?),
-            RouteId::Reservations => json(&self.reservations().await?),
+            RouteId::Nodes => Ok(value(self.nodes().await?)),
+            RouteId::Queues => Ok(value(self.queues().await?)),
+            RouteId::Reservations => Ok(value(self.reservations().await?)),
             RouteId::Reserve => {
                 let request = read::<ReserveRequest>(&call.body)?;
-                json(&self.reserve(call.name.as_deref().unwrap_or_default(), &request).await?)
+                Ok(value(self.reserve(call.name.as_deref().unwrap_or_default(), &request).await?))
             }
             RouteId::DropReservation => {
-                json(&self.drop_reservation(call.name.as_deref().unwrap_or_default()).await?)
+                Ok(value(self.drop_reservation(call.name.as_deref().unwrap_or_default()).await?))
             }
-            RouteId::Usage => json(&self.usage().await?),
-            RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
-            RouteId::Timeline => json(&Timeline {
+            RouteId::Usage => Ok(value(self.usage().await?)),
+            RouteId::Changes => Ok(value(self.changes(read::<ChangesQuery>(&call.query)?).await?)),
+            RouteId::Timeline => Ok(value(Timeline {
                 now: now(),
                 devices: Vec::new(),
                 bars: Vec::new(),
                 reservations: Vec::new(),
-            }),
+            })),
             RouteId::Logs => self.output(job()?, read::<LogQuery>(&call.query)?).await,
             RouteId::Attach => self.terminal(job()?, read::<AttachQuery>(&call.query)?).await,
             RouteId::Cancel => acted(KubernetesAction::Cancel).await,
@@ -208,10 +208,12 @@ impl KubernetesScheduler {
             RouteId::Requeue => acted(KubernetesAction::Requeue).await,
             RouteId::Checkpoint => {
                 let index = read::<ActionRequest>(&call.body)?.index;
-                json(&self.checkpoint(job()?, index).await?)
+                Ok(value(self.checkpoint(job()?, index).await?))
             }
-            RouteId::Scale => json(&self.scale(job()?, read::<ScaleRequest>(&call.body)?).await?),
-            RouteId::Bulk => json(&self.bulk(read::<BulkRequest>(&call.body)?).await?),
+            RouteId::Scale => {
+                Ok(value(self.scale(job()?, read::<ScaleRequest>(&call.body)?).await?))
+            }
+            RouteId::Bulk => Ok(value(self.bulk(read::<BulkRequest>(&call.body)?).await?)),
             other => Err(unsupported_route(other)),
         }
     }

@@ -48,7 +48,7 @@ use muster_slurm::job::NativeJob;
 use tokio::sync::{OnceCell, watch};
 
 use crate::error::RequestError;
-use crate::route::{job_number, json, read};
+use crate::route::{job_number, read, value};
 use record::SubmissionRecords;
 
 /// Configuration of the front end.
@@ -182,29 +182,30 @@ impl SlurmScheduler {
 
     async fn route(&self, call: Call) -> Result<RouteResponse> {
         let job = || job_number(&call);
-        let acted =
-            async |verb| json(&self.act(job()?, read::<ActionRequest>(&call.body)?, verb).await?);
+        let acted = async |verb| {
+            Ok(value(self.act(job()?, read::<ActionRequest>(&call.body)?, verb).await?))
+        };
         match call.route {
-            RouteId::Submit => json(&self.submit(read::<SubmitRequest>(&call.body)?).await?),
-            RouteId::Jobs => json(&self.list(&read::<JobFilter>(&call.query)?).await?),
+            RouteId::Submit => Ok(value(self.submit(read::<SubmitRequest>(&call.body)?).await?)),
+            RouteId::Jobs => Ok(value(self.list(&read::<JobFilter>(&call.query)?).await?)),
             RouteId::Job => {
-                json(&self.detail(job()?, read::<ElementQuery>(&call.query)?.index).await?)
+                Ok(value(self.detail(job()?, read::<ElementQuery>(&call.query)?.index).await?))
             }
-            RouteId::Elements => json(&self.elements(job()?).await?),
+            RouteId::Elements => Ok(value(self.elements(job()?).await?)),
             RouteId::Explain => {
-                json(&self.explain(job()?, read::<ElementQuery>(&call.query)?.index).await?)
+                Ok(value(self.explain(job()?, read::<ElementQuery>(&call.query)?.index).await?))
             }
-            RouteId::Nodes => json(&self.nodes().await?),
-            RouteId::Queues => json(&self.queues().await?),
-            RouteId::Usage => json(&self.usage().await?),
+            RouteId::Nodes => Ok(value(self.nodes().await?)),
+            RouteId::Queues => Ok(value(self.queues().await?)),
+            RouteId::Usage => Ok(value(self.usage().await?)),
             RouteId::UsageReport => {
-                json(&self.usage_report(&read::<UsageQuery>(&call.query)?).await?)
+                Ok(value(self.usage_report(&read::<UsageQuery>(&call.query)?).await?))
             }
             RouteId::Timeline => {
                 let seen = self.timeline.lock().expect("no thread panics while holding this lock");
-                json(&seen.timeline(read::<TimelineQuery>(&call.query)?, now()))
+                Ok(value(seen.timeline(read::<TimelineQuery>(&call.query)?, now())))
             }
-            RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
+            RouteId::Changes => Ok(value(self.changes(read::<ChangesQuery>(&call.query)?).await?)),
             RouteId::Logs => self.output(job()?, read::<LogQuery>(&call.query)?).await,
             RouteId::Attach => self.terminal(job()?, read::<AttachQuery>(&call.query)?).await,
             RouteId::Cancel => acted(act::SlurmAction::Cancel).await,
@@ -212,7 +213,7 @@ impl SlurmScheduler {
             RouteId::Release => acted(act::SlurmAction::Release).await,
             RouteId::Requeue => acted(act::SlurmAction::Requeue).await,
             RouteId::Checkpoint => acted(act::SlurmAction::Checkpoint).await,
-            RouteId::Bulk => json(&self.bulk(read::<BulkRequest>(&call.body)?).await?),
+            RouteId::Bulk => Ok(value(self.bulk(read::<BulkRequest>(&call.body)?).await?)),
             other => Err(unsupported_route(other)),
         }
     }

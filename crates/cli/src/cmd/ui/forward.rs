@@ -68,9 +68,14 @@ async fn forward(
         to_value(&action)?
     };
     let call = Call { route, name, query: query(route, &uri)?, body };
+    let json = |text: Vec<u8>| ([(header::CONTENT_TYPE, "application/json")], text).into_response();
     match state.client.forward(call).await? {
-        RouteResponse::Json(text) => {
-            Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+        RouteResponse::Json(text) => Ok(json(text)),
+        RouteResponse::Value(value) => {
+            let text = value.to_json();
+            text.map(json).map_err(|error| {
+                Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
+            })
         }
         RouteResponse::Bytes(stream) => {
             // Output of a task may be anything; a browser must not guess.
