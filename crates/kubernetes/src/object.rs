@@ -1,5 +1,6 @@
 //! Metadata that every Kubernetes object has, and references between objects.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -67,13 +68,26 @@ pub struct OwnerReference {
     pub controller: bool,
 }
 
-/// Namespace and name: identifies an object of a known kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Namespace and name: identifies an object of a known kind. Ordered by name first: many objects share a namespace,
+/// so the name alone mostly decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ObjectKey {
     /// Namespace; empty for objects of the cluster.
     pub namespace: Arc<str>,
     /// Name within the namespace.
     pub name: Arc<str>,
+}
+
+impl Ord for ObjectKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(&other.name).then_with(|| self.namespace.cmp(&other.namespace))
+    }
+}
+
+impl PartialOrd for ObjectKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl ObjectKey {

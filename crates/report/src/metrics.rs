@@ -29,7 +29,7 @@ pub struct SiteState<'a> {
     pub warnings: usize,
 }
 
-/// What the figures count of a job, without the cost of a view.
+/// Job as the figures count it, without the cost of a view.
 #[derive(Clone, Copy, Debug)]
 pub struct JobFigures<'a> {
     /// Leaf queue of the job.

@@ -110,6 +110,7 @@ impl Scheduler {
         for pod in surplus {
             self.remove_pod(&pod);
         }
+        let is_dirty = self.dirty.contains(key);
         for facts in wanted {
             let name = facts.key.clone();
             match self.pods.get_mut(&name) {
@@ -120,6 +121,10 @@ impl Scheduler {
                     self.join_gang(&name);
                 }
             }
+        }
+        // This look takes them in: a second one would find the same.
+        if !is_dirty {
+            self.dirty.remove(key);
         }
     }
 

@@ -66,7 +66,7 @@ pub struct Scheduler {
     pub(crate) empty_groups: BTreeMap<GangRef, Time>,
     /// True once everything that was there at the start was taken in.
     pub(crate) is_started: bool,
-    dirty: BTreeSet<GangKey>,
+    pub(crate) dirty: BTreeSet<GangKey>,
     /// Nodes that came or went since the last step.
     came_or_went: BTreeSet<NodeName>,
     wakes: Agenda,

@@ -79,18 +79,29 @@ pub fn read(text: &str) -> Result<Vec<NativeJob>, Unreadable> {
     rows.map(|text| row(text).ok_or_else(|| Unreadable(text.chars().take(80).collect()))).collect()
 }
 
-fn row(text: &str) -> Option<NativeJob> {
+/// Splits a row; `None` if it has another number of fields.
+fn split(text: &str) -> Option<[&str; FIELDS.len()]> {
     let mut fields = [""; FIELDS.len()];
     let mut parts = text.split(SEPARATOR);
     for field in &mut fields {
         *field = parts.next()?;
     }
-    if parts.next().is_some() {
-        return None;
-    }
-    // 1. In the order of the format. A name, a comment and a directory may be any text, also a word that elsewhere means unset.
-    let exact =
-        |text: &str| Some(text).filter(|text| *text != "(null)").unwrap_or_default().to_owned();
+    parts.next().is_none().then_some(fields)
+}
+
+/// Parses a number. NO_VAL, 2^32 - 2, and INFINITE mean that nothing is set (slurm/slurm.h).
+fn count(text: &str) -> u32 {
+    text.parse().ok().filter(|count| *count < u32::MAX - 1).unwrap_or(0)
+}
+
+/// Returns a name, a comment or a directory: any text, also a word that elsewhere means unset.
+fn exact(field: &str) -> String {
+    if field == "(null)" { String::new() } else { field.to_owned() }
+}
+
+fn row(text: &str) -> Option<NativeJob> {
+    let fields = split(text)?;
+    // 1. In the order of the format.
     let [_, _, _, _, _, name, _, _, _, _, _, _, comment, .., workdir] = fields;
     let [
         id,
