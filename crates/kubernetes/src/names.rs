@@ -71,6 +71,14 @@ pub const RAY_GROUP: &str = "ray.io/group";
 /// Name of the group of the head.
 pub const RAY_HEAD_GROUP: &str = "headgroup";
 
+/// Label of the pods of a JobSet with the name of their replicated job.
+pub const REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
+
+/// Labels by which controllers tell the role of a pod. KubeRay's pods have the name of the exported group as well, so its
+/// label comes first.
+pub const ROLE_LABELS: [&str; 5] =
+    [RAY_GROUP, ROLE, REPLICATED_JOB, "volcano.sh/task-spec", "training.kubeflow.org/replica-type"];
+
 /// Label by which KAI names the queue of a workload.
 pub const KAI_QUEUE: &str = "kai.scheduler/queue";
 

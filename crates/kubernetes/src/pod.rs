@@ -8,6 +8,7 @@ use std::sync::Arc;
 use muster_model::NodeName;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use crate::anti_affinity::{self, PodAffinityTerm};
 use crate::gpu_share::{self, GpuShare};
@@ -333,6 +334,14 @@ struct SpreadConstraint {
 const DEFAULT_GRACE_SECS: u64 = 30;
 
 impl PodText {
+    /// Makes a pod that does not exist yet, with the specification of a template.
+    ///
+    /// # Errors
+    /// Where the specification is none of a pod.
+    pub fn of_template(metadata: Metadata, spec: &Value) -> serde_json::Result<Self> {
+        Ok(Self { metadata, spec: Spec::deserialize(spec)?, status: Status::default() })
+    }
+
     /// Returns what scheduling needs of the pod.
     #[must_use]
     pub fn facts(self) -> PodFacts {

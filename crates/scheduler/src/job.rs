@@ -68,6 +68,8 @@ pub(crate) fn of_pods(
     }
     let rules: BTreeSet<&NodeRule> = shapes.keys().map(|(_, rule)| rule).collect();
     let has_one_rule = rules.len() == 1;
+    let roles: Vec<Option<&str>> =
+        shapes.values().map(|members| members.first().and_then(|at| role(pods[*at].0))).collect();
     let mut groups = Vec::new();
     let mut constraint = NodeConstraint::default();
     for ((take, rule), members) in &shapes {
@@ -81,9 +83,7 @@ pub(crate) fn of_pods(
             nodes.use_rule_per_group(rule);
             task.extras.insert(rule.key(), 1);
         }
-        let name =
-            if shapes.len() == 1 { "main".to_owned() } else { format!("group-{}", groups.len()) };
-        groups.push(TaskGroup::of(name, members.len() as u32, task));
+        groups.push(TaskGroup::of(group_name(&roles, groups.len()), members.len() as u32, task));
     }
 
     // 2. Terms of the whole.
@@ -100,6 +100,23 @@ pub(crate) fn of_pods(
     constraint.advance_reservation = terms.wishes.reservation.as_deref().map(Into::into);
     spec.constraint = constraint;
     Ok((spec, shapes.into_values().flatten().collect()))
+}
+
+/// Returns the role that a controller labels a pod with.
+fn role(pod: &PodFacts) -> Option<&str> {
+    names::ROLE_LABELS.iter().find_map(|label| pod.labels.get(*label)).map(String::as_str)
+}
+
+/// Returns the name of a group, given the roles of all: its role, unless another group has the same one.
+fn group_name(roles: &[Option<&str>], at: usize) -> String {
+    if roles.len() == 1 {
+        return "main".to_owned();
+    }
+    let alike = roles.iter().filter(|role| **role == roles[at]).count();
+    match roles[at].filter(|_| alike == 1) {
+        Some(role) => role.to_owned(),
+        None => format!("group-{at}"),
+    }
 }
 
 fn resources(

@@ -133,9 +133,7 @@ fn row(text: &str) -> Option<NativeJob> {
         _,
     ] = fields.map(or_empty);
 
-    // 2. Numbers: NO_VAL, 2^32 - 2, and INFINITE mean that nothing is set (slurm/slurm.h).
-    let count =
-        |text: &str| text.parse::<u32>().ok().filter(|count| *count < u32::MAX - 1).unwrap_or(0);
+    // 2. As the fields of a job.
     let number = |text: &str| text.parse::<u64>().ok();
     Some(NativeJob {
         id: number(id)?,

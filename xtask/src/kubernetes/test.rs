@@ -199,7 +199,7 @@ fn judge(audit: &RightsAudit) -> Option<String> {
     })
 }
 
-/// What a run of the tests needs.
+/// Programs of a run of the tests.
 struct TestRun<'a> {
     root: &'a Path,
     tests: TestBinary,

@@ -305,7 +305,7 @@ fn objects_of_other_projects_wait_without_pods() {
         let conditions = get("raycluster", "ray")["status"]["conditions"].clone();
         let text = conditions[0]["message"].as_str().unwrap_or_default().to_owned();
         // Its workers are larger than its head: KubeRay adds a container to them.
-        text.contains("0 of 1 pod of group-1 fits beside group-0")
+        text.contains("0 of 1 pod of workers fits beside headgroup")
     });
     assert_eq!(get("raycluster", "ray")["spec"]["suspend"], json!(true));
 

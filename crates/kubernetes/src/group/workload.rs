@@ -5,9 +5,11 @@
 mod ray;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::group::{GangRef, GroupKind, Progress, StartTerms};
 use crate::names;
@@ -64,6 +66,8 @@ struct Template<'a> {
     count: u32,
     /// Metadata and specification of the pods.
     template: Cow<'a, Value>,
+    /// Label with their role, and the role; `None` where all pods have one.
+    role: Option<(&'static str, &'a str)>,
 }
 
 impl Workload {
@@ -188,7 +192,11 @@ fn job<'a>(spec: &'a Value, status: &Value) -> Template<'a> {
     let left = number(spec, "/completions").map_or(u32::MAX, |completions| {
         completions.saturating_sub(number(status, "/succeeded").unwrap_or(0))
     });
-    Template { count: parallelism.min(left), template: Cow::Borrowed(&spec["template"]) }
+    Template {
+        count: parallelism.min(left),
+        template: Cow::Borrowed(&spec["template"]),
+        role: None,
+    }
 }
 
 /// Returns the pods of all replicated jobs, which must start at the same time; without the replicas
@@ -209,7 +217,9 @@ fn job_set<'a>(spec: &'a Value, status: &Value) -> Result<Vec<Template<'a>>, Str
         let ended = ended.filter(|status| status["name"] == one["name"]);
         let succeeded: u32 = ended.filter_map(|status| number(status, "/succeeded")).sum();
         let replicas = number(one, "/replicas").unwrap_or(1).saturating_sub(succeeded);
-        Template { count: replica.count.saturating_mul(replicas), ..replica }
+        let count = replica.count.saturating_mul(replicas);
+        let role = one["name"].as_str().map(|name| (names::REPLICATED_JOB, name));
+        Template { count, role, ..replica }
     });
     Ok(pods.collect())
 }
@@ -218,10 +228,13 @@ impl Template<'_> {
     /// Reads the pods of the template.
     fn expected(&self, kind: GroupKind, metadata: &Metadata) -> Result<ExpectedPods, String> {
         let spec = &self.template["spec"];
-        let mut labels = self.template["metadata"]["labels"].clone();
-        if labels.is_null() {
-            labels = json!({});
-        }
+        let unreadable = |error| format!("its pod template cannot be read: {error}");
+        let pairs = |of: &Value| match of {
+            Value::Null => Ok(BTreeMap::new()),
+            pairs => BTreeMap::<String, String>::deserialize(pairs),
+        };
+        let of_template = &self.template["metadata"];
+        let mut labels = pairs(&of_template["labels"]).map_err(unreadable)?;
         // Labels that controllers add, which pods may select each other by.
         let added: &[(&str, &Arc<str>)] = match kind {
             GroupKind::JobSet => &[("jobset.sigs.k8s.io/jobset-name", &metadata.name)],
@@ -235,23 +248,18 @@ impl Template<'_> {
                 ("controller-uid", &metadata.uid),
             ],
         };
-        for (key, value) in added {
-            labels[*key] = json!(***value);
-        }
-        let pod = json!({
-            "metadata": {
-                "name": *metadata.name,
-                "namespace": *metadata.namespace,
-                "uid": *metadata.uid,
-                "creationTimestamp": metadata.creation_timestamp,
-                "labels": labels,
-                "annotations": self.template["metadata"]["annotations"],
-            },
-            "spec": spec,
-        });
-        let text: PodText = serde_json::from_value(without_nulls(pod))
-            .map_err(|error| format!("its pod template cannot be read: {error}"))?;
-        let mut pod = text.facts();
+        let added = added.iter().map(|(key, value)| (*key, &***value)).chain(self.role);
+        labels.extend(added.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let of_pod = Metadata {
+            name: Arc::clone(&metadata.name),
+            namespace: Arc::clone(&metadata.namespace),
+            uid: Arc::clone(&metadata.uid),
+            creation_timestamp: metadata.creation_timestamp.clone(),
+            labels,
+            annotations: pairs(&of_template["annotations"]).map_err(unreadable)?,
+            ..Metadata::default()
+        };
+        let mut pod = PodText::of_template(of_pod, spec).map_err(unreadable)?.facts();
         let own = GangRef::of_object(kind, metadata.key());
         if let Some(gang) = pod.gang.as_ref().filter(|gang| **gang != own) {
             return Err(format!(
@@ -277,16 +285,10 @@ impl Template<'_> {
     }
 }
 
-/// Removes null members, which mean the same as none.
-fn without_nulls(mut value: Value) -> Value {
-    if let Some(metadata) = value["metadata"].as_object_mut() {
-        metadata.retain(|_, member| !member.is_null());
-    }
-    value
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::group::GroupText;
 

@@ -10,16 +10,6 @@ use super::{JobObject, JobRole, roles};
 use crate::instant;
 use crate::names;
 
-/// Labels by which controllers tell the role of a pod.
-const ROLE_LABELS: [&str; 5] = [
-    // KubeRay's pods have the name of the exported group as well.
-    names::RAY_GROUP,
-    names::ROLE,
-    "jobset.sigs.k8s.io/replicatedjob-name",
-    "volcano.sh/task-spec",
-    "training.kubeflow.org/replica-type",
-];
-
 /// Labels with the index of a pod within its role.
 const INDEX_LABELS: [&str; 3] =
     [names::COMPLETION_INDEX, "volcano.sh/task-index", "training.kubeflow.org/replica-index"];
@@ -102,7 +92,7 @@ pub fn present_roles(job: JobObject<'_>, pods: &[&Value]) -> Vec<JobRole> {
 /// Returns the role of a pod; `None` for pods beside the tasks, such as those that prepare data.
 fn role_of<'a>(pod: &'a Value, roles: &'a [JobRole]) -> Option<&'a str> {
     let labels = &pod["metadata"]["labels"];
-    let mut named = ROLE_LABELS.iter().filter_map(|key| labels[*key].as_str()).peekable();
+    let mut named = names::ROLE_LABELS.iter().filter_map(|key| labels[*key].as_str()).peekable();
     if named.peek().is_none() {
         return roles.first().map(|role| role.name.as_str());
     }

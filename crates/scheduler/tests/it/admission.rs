@@ -440,6 +440,30 @@ fn objects_of_other_projects_wait_without_pods() {
     }
 }
 
+#[test]
+fn an_explanation_names_the_roles_of_pods_that_differ() {
+    let template = |gpus| json!({"spec": pod("", gpus).0["spec"]});
+    let of_job_set = |name: &str, gpus| json!({"name": name, "template": {"spec": {"template": template(gpus)}}});
+    let job_set = json!({"replicatedJobs": [of_job_set("driver", 1), of_job_set("trainer", 2)]});
+    let ray = json!({
+        "headGroupSpec": {"template": template(1)},
+        "workerGroupSpecs": [{"groupName": "actors", "replicas": 1, "template": template(2)}],
+    });
+    for (kind, spec, [first, second]) in [
+        (GroupKind::JobSet, job_set, ["driver", "trainer"]),
+        (GroupKind::RayCluster, ray, ["headgroup", "actors"]),
+    ] {
+        let mut cluster = Cluster::new([node("n", 2)]);
+        let mut waiting = object(kind, true);
+        waiting["spec"] = spec;
+        waiting["spec"]["suspend"] = json!(true);
+        cluster.set_group(read(kind, &waiting));
+        cluster.run(2_000);
+        let text = reported(&cluster, "a");
+        assert!(text.contains(&format!("0 of 1 pod of {first} fits beside {second}")), "{text}");
+    }
+}
+
 /// The pods of a RayJob name its cluster, which has a name of its own for each start.
 #[test]
 fn a_ray_job_is_the_gang_of_the_pods_of_its_cluster() {

@@ -49,8 +49,11 @@ pub(super) fn job(spec: &Value) -> Result<Vec<Template<'_>>, String> {
 pub(super) fn cluster(spec: &Value) -> Vec<Template<'_>> {
     let scales = spec["enableInTreeAutoscaling"] == true;
     let path = if scales { "/minReplicas" } else { "/replicas" };
-    let mut head =
-        Template { count: 1, template: Cow::Borrowed(&spec["headGroupSpec"]["template"]) };
+    let mut head = Template {
+        count: 1,
+        template: Cow::Borrowed(&spec["headGroupSpec"]["template"]),
+        role: Some((names::RAY_GROUP, names::RAY_HEAD_GROUP)),
+    };
     if scales {
         let given = spec.pointer("/autoscalerOptions/resources").cloned();
         head.add("containers", "autoscaler", &given.unwrap_or_else(|| requests(AUTOSCALER)));
@@ -59,7 +62,8 @@ pub(super) fn cluster(spec: &Value) -> Vec<Template<'_>> {
     let workers = groups.map(|group| {
         let hosts = number(group, "/numOfHosts").unwrap_or(1).max(1);
         let count = number(group, path).unwrap_or(0).saturating_mul(hosts);
-        let mut worker = Template { count, template: Cow::Borrowed(&group["template"]) };
+        let role = group["groupName"].as_str().map(|name| (names::RAY_GROUP, name));
+        let mut worker = Template { count, template: Cow::Borrowed(&group["template"]), role };
         worker.add("initContainers", "wait-gcs-ready", &requests(WAIT_FOR_HEAD));
         worker
     });
