@@ -84,13 +84,6 @@ impl RightsAudit {
         Ok(())
     }
 
-    /// Adds what another one has.
-    pub fn merge(&mut self, other: Self) {
-        self.given.extend(other.given);
-        self.used.extend(other.used);
-        self.served.extend(other.served);
-    }
-
     /// Returns the rights that were not used although the clusters serve the resource.
     pub fn superfluous(&self) -> Vec<String> {
         self.unused().filter(|right| self.is_known(right)).map(AccessRight::text).collect()

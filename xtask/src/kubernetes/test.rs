@@ -1,12 +1,11 @@
 //! Runs the tests that need a Kubernetes cluster: those of real nodes in one cluster, all others in one with
-//! fake nodes, beside each other, since most tests wait. Each is started for them and stopped afterwards, whatever the
-//! result. Where it cannot run
+//! fake nodes. Each is started for them and stopped afterwards, whatever the result. Where it cannot run
 //! the reason is printed, and its tests count as skipped. A run of all tests also finds rights of the scheduler
 //! that it does not use. Tests of jobs with schedulers and operators of other projects are a run of their own: to build
 //! those takes as long as all other tests.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -156,26 +155,25 @@ pub fn run(
     let tests = binaries::with_own_step(root, TARGET)?;
     let obstacle = preparation?;
     let muster = super::target(root).join("debug/muster");
-    let parts = TestPart::all(tests.list()?, asked);
-    let run = TestRun { root, tests, muster, obstacle };
-    // What other projects need is built first, and takes both processors.
-    let of_peers = parts.iter().enumerate().filter(|(_, part)| part.peer.is_some());
-    let own = parts.iter().enumerate().filter(|(_, part)| part.peer.is_none());
-    let mut results: Vec<PartResult> = std::thread::scope(|scope| {
-        let run = &run;
-        let started: Vec<_> = own.map(|part| scope.spawn(move || run.part(part))).collect();
-        started.into_iter().map(|part| part.join().expect("a part panics nowhere")).collect()
-    });
-    results.extend(of_peers.map(|part| run.part(part)));
-
-    let mut is_whole = asked.filter.is_none() && asked.peers.is_empty();
     let mut audit = RightsAudit::default();
+    let mut is_whole = asked.filter.is_none() && asked.peers.is_empty();
     let mut failed = Vec::new();
-    for of_part in results {
-        totals.merge(of_part.totals);
-        is_whole &= !of_part.is_skipped;
-        audit.merge(of_part.audit);
-        failed.extend(of_part.failure);
+    for (number, part) in TestPart::all(tests.list()?, asked).into_iter().enumerate() {
+        let of_real = || part.has_real_nodes().then(probe::real_nodes).flatten();
+        let obstacle = obstacle.clone().or_else(of_real);
+        is_whole &= obstacle.is_none();
+        let title = part.title.as_str();
+        let result = match obstacle {
+            Some(obstacle) => {
+                println!("{title}: no cluster can run here, its tests are skipped: {obstacle}");
+                watch(tests.command().arg("--exact").args(&part.names), title, totals)
+            }
+            None => {
+                let dir = temporary::dir(TARGET, number);
+                in_a_cluster(root, (&tests, &muster), &dir, &part, &mut audit, totals)
+            }
+        };
+        failed.extend(result.err().map(|error| format!("{title}: {error:#}")));
     }
     if is_whole && failed.is_empty() {
         failed.extend(judge(&audit));
@@ -199,62 +197,31 @@ fn judge(audit: &RightsAudit) -> Option<String> {
     })
 }
 
-/// Programs of a run of the tests.
-struct TestRun<'a> {
-    root: &'a Path,
-    tests: TestBinary,
-    muster: PathBuf,
-    /// Reason for which no cluster can run here.
-    obstacle: Option<String>,
-}
-
-/// Result of the tests of one cluster.
-#[derive(Default)]
-struct PartResult {
-    totals: Totals,
-    audit: RightsAudit,
-    is_skipped: bool,
-    failure: Option<String>,
-}
-
-impl TestRun<'_> {
-    /// Runs the tests of a part, or counts them as skipped.
-    fn part(&self, (number, part): (usize, &TestPart)) -> PartResult {
-        let title = part.title.as_str();
-        let of_real = || part.has_real_nodes().then(probe::real_nodes).flatten();
-        let obstacle = self.obstacle.clone().or_else(of_real);
-        let mut result = PartResult { is_skipped: obstacle.is_some(), ..PartResult::default() };
-        let ran = match obstacle {
-            Some(obstacle) => {
-                println!("{title}: no cluster can run here, its tests are skipped: {obstacle}");
-                let mut command = self.tests.command();
-                watch(command.arg("--exact").args(&part.names), title, &mut result.totals)
-            }
-            None => self.in_a_cluster(&temporary::dir(TARGET, number), part, &mut result),
-        };
-        result.failure = ran.err().map(|error| format!("{title}: {error:#}"));
-        result
+/// Starts a cluster for a part of the tests, runs them, and stops it.
+fn in_a_cluster(
+    root: &Path,
+    (tests, muster): (&TestBinary, &Path),
+    dir: &Path,
+    part: &TestPart,
+    audit: &mut RightsAudit,
+    totals: &mut Totals,
+) -> Result<()> {
+    println!("{}: starting a cluster in {}", part.title, dir.display());
+    let running = TemporaryCluster::start(TARGET, dir, &part.options)?;
+    let cluster = KubernetesTestCluster::at(dir)?;
+    if let Some(peer) = part.peer {
+        peer.start(root, &cluster)?;
     }
-
-    /// Starts a cluster for a part of the tests, runs them, and stops it.
-    fn in_a_cluster(&self, dir: &Path, part: &TestPart, result: &mut PartResult) -> Result<()> {
-        println!("{}: starting a cluster in {}", part.title, dir.display());
-        let running = TemporaryCluster::start(TARGET, dir, &part.options)?;
-        let cluster = KubernetesTestCluster::at(dir)?;
-        if let Some(peer) = part.peer {
-            peer.start(self.root, &cluster)?;
-        }
-        let mut limited = cluster.inside();
-        limited.args(["timeout", "--kill-after=5", SECS]);
-        let mut command = self.tests.command_under(limited);
-        command.args(["--include-ignored", "--test-threads=1", "--exact"]).args(&part.names);
-        command.env("MUSTER_TEST_KUBERNETES", dir).env("MUSTER_XTASK", own_path()?);
-        let ran = watch(&mut command, &part.title, &mut result.totals);
-        let audited = add_to(&mut result.audit, &cluster, &self.muster);
-        drop(running);
-        ran.with_context(|| format!("limited to {SECS} s"))?;
-        audited.context("cannot audit the rights of the scheduler")
-    }
+    let mut limited = cluster.inside();
+    limited.args(["timeout", "--kill-after=5", SECS]);
+    let mut command = tests.command_under(limited);
+    command.args(["--include-ignored", "--test-threads=1", "--exact"]).args(&part.names);
+    command.env("MUSTER_TEST_KUBERNETES", dir).env("MUSTER_XTASK", own_path()?);
+    let result = watch(&mut command, &part.title, totals);
+    let audited = add_to(audit, &cluster, muster);
+    drop(running);
+    result.with_context(|| format!("limited to {SECS} s"))?;
+    audited.context("cannot audit the rights of the scheduler")
 }
 
 /// Adds the rights that the manifests give, and those that were used in a cluster.
