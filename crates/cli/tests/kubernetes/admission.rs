@@ -84,10 +84,10 @@ fn waiting_jobs_have_no_pods_and_run_in_order() {
     let _scheduler = SchedulerProcess::active(&cluster);
     let namespace = opted_in(&cluster, "admission-order");
     let names: Vec<String> = (0..20).map(|at| format!("j{at:02}")).collect();
-    for name in &names {
-        // Five of eight nodes each, so that one runs at a time.
-        namespace.create_object(&job(name, 5, "1"));
-    }
+    // Five of eight nodes each, so that one runs at a time; created at once, or on a busy machine each might have ended
+    // before the next one is there.
+    let jobs: Vec<Value> = names.iter().map(|name| job(name, 5, "1")).collect();
+    namespace.create_object(&json!({"apiVersion": "v1", "kind": "List", "items": jobs}));
     let first = get_job(&cluster, &namespace, "j00");
     assert_eq!(first["spec"]["template"]["spec"]["schedulerName"], "muster");
     assert_eq!(first["metadata"]["labels"]["muster.run/queue"], "default");
