@@ -255,7 +255,7 @@ fn object(kind: &str, version: &str, name: &str) -> Value {
     let spec = match kind {
         "RayCluster" => json!({
             "headGroupSpec": {"template": template},
-            "workerGroupSpecs": [{"replicas": 1, "template": template}],
+            "workerGroupSpecs": [{"groupName": "workers", "replicas": 1, "template": template}],
         }),
         "TrainJob" => json!({"runtimeRef": {"name": "torch"}}),
         _ => json!({"replicatedJobs": [
@@ -301,12 +301,14 @@ fn objects_of_other_projects_wait_without_pods() {
     assert_eq!(template["spec"]["schedulerName"], "muster");
     create_pods(&namespace, "set", jobset_label, template);
     namespace.create_object(&object("RayCluster", "ray.io/v1", "ray"));
-    until("the RayCluster says why it waits", || {
+    let mut told = String::new();
+    until("the RayCluster says what does not fit", || {
         let conditions = get("raycluster", "ray")["status"]["conditions"].clone();
-        let text = conditions[0]["message"].as_str().unwrap_or_default().to_owned();
-        // Its workers are larger than its head: KubeRay adds a container to them.
-        text.contains("0 of 1 pod of workers fits beside headgroup")
+        told = conditions[0]["message"].as_str().unwrap_or_default().to_owned();
+        told.contains("fits")
     });
+    // Its worker is larger than its head, since KubeRay adds a container to it, and is placed first.
+    assert!(told.contains("0 of 1 pod of headgroup fits beside workers"), "{told}");
     assert_eq!(get("raycluster", "ray")["spec"]["suspend"], json!(true));
 
     // 2. The RayCluster, when the JobSet has ended.
