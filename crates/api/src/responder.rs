@@ -46,7 +46,7 @@ pub enum WaitMode {
 pub enum RouteResponse {
     /// JSON of the route's type as text.
     Json(Vec<u8>),
-    /// Value of the route's type: to write and read a list of a thousand jobs takes longer than to make it.
+    /// Value of the route's type, for a caller in this process: JSON of a thousand jobs takes longer than making their list.
     Value(RouteValue),
     /// Stream of bytes, for output.
     Bytes(BoxStream<'static, io::Result<Bytes>>),
@@ -70,7 +70,7 @@ impl fmt::Debug for RouteResponse {
 /// Value of a route's type, which a caller in this process takes as it is.
 pub struct RouteValue(Box<dyn RouteType>);
 
-/// Any type of a route.
+/// Type with which a route answers.
 trait RouteType: Any + Send {
     fn to_json(&self) -> serde_json::Result<Vec<u8>>;
 }
@@ -87,10 +87,10 @@ impl RouteValue {
         Self(Box::new(value))
     }
 
-    /// Returns the value; if it has another type, itself.
+    /// Returns the value as this type.
     ///
     /// # Errors
-    /// The value has another type.
+    /// Returns itself if the value has another type.
     pub fn take<T: 'static>(self) -> Result<T, Self> {
         if !(&*self.0 as &dyn Any).is::<T>() {
             return Err(self);
@@ -102,7 +102,7 @@ impl RouteValue {
     /// Writes the value as JSON.
     ///
     /// # Errors
-    /// The type cannot be written, such as a map with keys that are no text.
+    /// If the type cannot be written as JSON, such as a map whose keys are not text.
     pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
         self.0.to_json()
     }

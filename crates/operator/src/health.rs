@@ -21,7 +21,7 @@ const STUCK: Duration = Duration::from_secs(60);
 /// Longest time that a reader of metrics waits for the figures of the cluster.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Age up to which figures are served again: to make them takes time from the scheduler.
+/// Age up to which figures are served again. The scheduling loop makes them, and plans nothing meanwhile.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Media type of metrics: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
@@ -71,7 +71,8 @@ impl Health {
         self.figures.send_replace(Some(Figures { made: Instant::now(), text }));
     }
 
-    /// Returns present figures of the cluster; nothing in a process that is not active, or whose loop stands still.
+    /// Returns the figures of the cluster, made now or within the last second. Empty if this process is not active, or its
+    /// scheduling loop does not answer.
     async fn figures(&self) -> String {
         let text = |figures: &Option<Figures>| {
             let fresh = figures.as_ref().filter(|figures| figures.made.elapsed() < FRESH);
@@ -80,7 +81,7 @@ impl Health {
         let mut answer = self.figures.subscribe();
         if lock(&self.steps).last.is_some() && text(&answer.borrow()).is_none() {
             self.asked.notify_one();
-            // Without an answer there are no figures, which is shown.
+            // After a time-out only the figures of the process itself are served.
             let _ = tokio::time::timeout(PATIENCE, answer.changed()).await;
         }
         text(&answer.borrow()).unwrap_or_default()

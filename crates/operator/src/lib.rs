@@ -8,6 +8,7 @@ mod actions;
 pub mod address;
 mod condition;
 mod device_claims;
+mod discovery;
 mod election;
 pub mod error;
 #[cfg(test)]

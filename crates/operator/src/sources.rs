@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Client;
-use kube::core::discovery::v2::APIGroupDiscovery;
 use muster_kubernetes::device;
 use muster_kubernetes::device::claim::{ClaimText as DeviceClaimText, TemplateText};
 use muster_kubernetes::device::class::ClassText;
@@ -26,6 +25,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
 use crate::QueueSource;
+use crate::discovery::Discovery;
 use crate::kueue::KueueChange;
 use crate::queues::QueueChange;
 use crate::watch::{self, Change, Watched};
@@ -186,9 +186,9 @@ impl Sources {
     /// watched yet; returns their number.
     ///
     /// # Errors
-    /// If the API server does not say what it serves.
+    /// If the API server does not say what it serves, or is older than Kubernetes 1.30.
     pub(crate) async fn start_served(&mut self) -> Result<usize, kube::Error> {
-        let discovery = Discovery(self.client.list_api_groups_aggregated().await?.items);
+        let discovery = Discovery::of(&self.client).await?;
         let mut started = 0;
         if !self.are_queues_followed
             && let Some(group) = self.queue_group.filter(|group| discovery.has_group(group))
@@ -393,36 +393,6 @@ impl Sources {
         } else {
             self.tasks.spawn(watch::follow(client, path, report));
         }
-    }
-}
-
-/// API groups that a cluster serves, with all their resources: one request (Kubernetes 1.30 and later).
-struct Discovery(Vec<APIGroupDiscovery>);
-
-impl Discovery {
-    fn has_group(&self, name: &str) -> bool {
-        self.group(name).next().is_some()
-    }
-
-    /// Returns the versions of an API group, the preferred one first.
-    fn versions(&self, name: &str) -> impl Iterator<Item = &str> {
-        let versions = self.group(name).flat_map(|group| &group.versions);
-        versions.filter_map(|version| version.version.as_deref())
-    }
-
-    /// Returns true if a resource is served, which is named by its plural.
-    fn serves(&self, group: &str, version: &str, plural: &str) -> bool {
-        let versions = self.group(group).flat_map(|group| &group.versions);
-        versions
-            .filter(|one| one.version.as_deref() == Some(version))
-            .flat_map(|one| &one.resources)
-            .any(|resource| resource.resource.as_deref() == Some(plural))
-    }
-
-    fn group(&self, name: &str) -> impl Iterator<Item = &APIGroupDiscovery> {
-        self.0.iter().filter(move |group| {
-            group.metadata.as_ref().is_some_and(|it| it.name.as_deref() == Some(name))
-        })
     }
 }
 

@@ -38,7 +38,7 @@ pub struct JobFigures<'a> {
     pub user: &'a UserName,
     /// State of the job; ended ones do not count.
     pub state: JobState,
-    /// Time of its submission.
+    /// Time of its submission; read of pending jobs alone.
     pub submitted: Time,
     /// Number of elements that wait.
     pub waiting: u32,
@@ -51,7 +51,7 @@ pub struct JobFigures<'a> {
 }
 
 impl<'a> JobFigures<'a> {
-    /// Returns the figures of a job in view, and of those of these elements that are its own and leave GPUs idle.
+    /// Returns the figures of a job. `idle` are the elements of all jobs that leave GPUs idle.
     #[must_use]
     pub fn of(job: &'a JobView, idle: &[IdleView]) -> Self {
         let tasks = job.elements.iter().filter(|element| crate::ps::holds(element.state));

@@ -122,7 +122,7 @@ impl Scheduler {
                 }
             }
         }
-        // This look takes them in: a second one would find the same.
+        // `join_gang` marks the gang as changed, but this reconciliation sees the new pods already.
         if !is_dirty {
             self.dirty.remove(key);
         }

@@ -33,7 +33,7 @@ impl Scheduler {
         text.into_text()
     }
 
-    /// Returns what the figures count of the jobs. Only of those that wait the engine is asked why.
+    /// Returns the jobs as the figures count them. The engine explains only jobs that wait.
     fn job_figures(&self, now: Time) -> impl Iterator<Item = JobFigures<'_>> {
         let waits = |key: &JobKey<'_>| matches!(key.state, JobState::Pending | JobState::Held);
         let waiting: Vec<JobId> = self.engine.job_keys().filter(waits).map(|key| key.job).collect();
