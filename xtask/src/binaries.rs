@@ -23,6 +23,10 @@ const SLICE: (usize, usize) = (6, 150);
 /// Number of processes per processor: tests of daemons mostly wait.
 const PROCESSES_PER_CPU: usize = 2;
 
+/// Priority below that of the clusters' tests, which run longest and mostly wait: a busy machine delays the answers of
+/// their servers by seconds, and a whole run by as much as these tests take.
+const NICE: [&str; 2] = ["-n", "5"];
+
 /// Cargo's selection of all tests. Unlike `cargo test` alone it includes targets with `test = false`,
 /// so that one build serves every step: with other packages selected, cargo would choose other features
 /// of third-party crates and build much again.
@@ -157,7 +161,9 @@ pub fn run(
         for _ in 0..cpus * PROCESSES_PER_CPU {
             scope.spawn(|| {
                 while let Some(slice) = slices.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut command = slice.binary.command();
+                    let mut nice = Command::new("nice");
+                    nice.args(NICE);
+                    let mut command = slice.binary.command_under(nice);
                     command.args(["--exact", "--test-threads=1"]).args(arguments);
                     command.args(slice.tests).envs(environment.iter().copied());
                     let mut own = Totals::default();

@@ -60,6 +60,8 @@ fn keys_explain_and_cancel_the_chosen_job() {
     typist.until_next("cancel job 2?");
     typist.keys("y");
     home.until_state(2, JobState::Cancelled);
+    // While the command runs, keys other than `q` do nothing.
+    typist.until_next("any key goes back");
     typist.keys("xq");
     assert_eq!(typist.code(), 0);
     assert!(typist.seen().contains("\x1b[?1049l"), "the screen is left");

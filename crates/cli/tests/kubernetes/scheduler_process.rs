@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,10 +14,15 @@ use crate::cluster::{KubernetesCluster, success};
 
 /// Longest wait for a log line, or an end; a lease of a killed process lasts 15 seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause between two looks whether the process runs.
+const LOOK: Duration = Duration::from_millis(100);
 
-/// Running scheduler process; it ends, and gives its lease back, when this is dropped.
+/// Running scheduler process; it ends, and gives its lease back, when this is dropped. As the pods of a
+/// Deployment it is started again when it ends with an error: on a machine that stands still for ten
+/// seconds it loses its lease.
 pub struct SchedulerProcess {
-    child: Child,
+    /// `None` once it is to end for good.
+    child: Arc<Mutex<Option<Child>>>,
     dir: tempfile::TempDir,
 }
 
@@ -48,14 +54,27 @@ impl SchedulerProcess {
         let kubeconfig = success(&words, &cluster.xtask(&words));
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("kubeconfig"), kubeconfig).unwrap();
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg("scheduler")
             .args(options)
             .env("KUBECONFIG", dir.path().join("kubeconfig"))
             .stdin(Stdio::null())
-            .stderr(File::create(dir.path().join("log")).unwrap())
-            .spawn()
-            .unwrap();
+            .stderr(
+                File::options().append(true).create(true).open(dir.path().join("log")).unwrap(),
+            );
+        let child = Arc::new(Mutex::new(Some(command.spawn().unwrap())));
+        let kept = Arc::clone(&child);
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(LOOK);
+                let mut child = kept.lock().unwrap();
+                let Some(running) = &mut *child else { return };
+                if running.try_wait().unwrap().is_some_and(|status| !status.success()) {
+                    *running = command.spawn().unwrap();
+                }
+            }
+        });
         Self { child, dir }
     }
 
@@ -87,8 +106,8 @@ impl SchedulerProcess {
     pub fn http(&self, path: &str) -> String {
         self.waits_for_line("serving http://");
         let log = self.log();
-        let served = log.split("serving http://").nth(1).and_then(|rest| rest.split('/').next());
-        let mut stream = TcpStream::connect(served.unwrap()).unwrap();
+        let (_, served) = log.rsplit_once("serving http://").unwrap();
+        let mut stream = TcpStream::connect(served.split('/').next().unwrap()).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -107,28 +126,30 @@ impl SchedulerProcess {
     /// Stops the process as a debugger or a full machine does, or lets it go on.
     pub fn pause(&self, is_paused: bool) {
         let signal = if is_paused { Signal::STOP } else { Signal::CONT };
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let child = self.child.lock().unwrap();
+        kill_process(Pid::from_child(child.as_ref().unwrap()), signal).unwrap();
     }
 
-    /// Kills the process, which has no time to give its lease back.
-    pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    /// Kills the process for good. It has no time to give its lease back.
+    pub fn kill(self) {
+        let mut child = self.child.lock().unwrap().take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
 
 impl Drop for SchedulerProcess {
     fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            let pid = Pid::from_child(&self.child);
-            // It may end by itself in between.
-            let _ = kill_process(pid, Signal::TERM);
+        if let Some(mut child) = self.child.lock().unwrap().take() {
+            if child.try_wait().is_ok_and(|ended| ended.is_none()) {
+                // It may end by itself in between.
+                let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+            }
+            let status = child.wait();
+            assert!(status.is_ok() || std::thread::panicking());
         }
-        let status = self.child.wait();
         if std::thread::panicking() {
             eprintln!("the scheduler's log:\n{}", self.log());
-        } else {
-            assert!(status.is_ok());
         }
     }
 }
