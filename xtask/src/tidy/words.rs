@@ -45,8 +45,8 @@ const SLEEPS: &[(&str, usize, &str)] = &[
     ),
     (
         "crates/cli/tests/kubernetes/scheduler_process.rs",
-        1,
-        "between two checks of a condition with a deadline",
+        2,
+        "between two checks of a condition with a deadline, and of whether a process runs",
     ),
     ("crates/cli/tests/programs/shells.rs", 1, "between two checks of a condition with a deadline"),
 ];
