@@ -126,6 +126,9 @@ impl From<OperatorError> for Failure {
             OperatorError::Config(_) => {
                 Some("set KUBECONFIG, or --context for a context of ~/.kube/config")
             }
+            OperatorError::Credentials(_) => {
+                Some("`kubectl auth whoami` with the same kubeconfig shows whether they are valid")
+            }
             OperatorError::Api(_) => {
                 Some("`kubectl get nodes` with the same kubeconfig shows whether it is valid")
             }

@@ -42,6 +42,8 @@ pub struct KubernetesOptions {
     pub is_kuberay: bool,
     /// True if a service is an InferenceService of KServe.
     pub is_kserve: bool,
+    /// True if a training job is a TrainJob of Kubeflow's Trainer.
+    pub is_train_job: bool,
     /// Annotations of the pods.
     pub annotations: BTreeMap<Arc<str>, Arc<str>>,
 }

@@ -8,6 +8,9 @@ pub enum OperatorError {
     /// Neither a kubeconfig nor a service account was usable.
     #[error("no cluster is configured: {0}")]
     Config(String),
+    /// The kubeconfig gives no credentials.
+    #[error("there are no credentials for the cluster: {0}")]
+    Credentials(String),
     /// The API server could not be reached, or refused the first requests.
     #[error("the Kubernetes API server cannot be used: {}", message(.0))]
     Api(#[from] kube::Error),

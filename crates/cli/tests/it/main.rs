@@ -39,6 +39,7 @@ mod init_slurm;
 mod inventory;
 mod job_pages;
 mod jobs;
+mod kubeconfig;
 mod logs;
 mod metrics;
 mod mistakes;

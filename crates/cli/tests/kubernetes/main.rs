@@ -36,4 +36,5 @@ mod scheduler;
 mod scheduler_process;
 mod settings_object;
 mod start_terms;
+mod submissions;
 mod test_cluster;

@@ -4,6 +4,7 @@
 
 mod act;
 mod checkpoint;
+mod claimed_gpus;
 mod created;
 mod elements;
 mod explain;

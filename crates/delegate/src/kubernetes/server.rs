@@ -13,7 +13,7 @@ use kube::core::WatchEvent;
 use muster_kubernetes::job::{APIS, JobApi};
 use muster_operator::access;
 use muster_operator::address::{get, merge, with_body};
-use muster_operator::error::{ReadError, code};
+use muster_operator::error::{OperatorError, ReadError, code};
 use serde_json::{Value, json};
 
 use super::{RETRY_INTERVAL, RequestError, Result};
@@ -285,6 +285,8 @@ impl From<ReadError> for RequestError {
                 Self::not_found(text).hint("`muster ps -a` lists all jobs")
             }
             ReadError::Ambiguous { .. } => Self::not_found(text).hint("name the kind, too"),
+            ReadError::Cluster(OperatorError::Credentials(_)) => Self::refused(text)
+                .hint("`kubectl auth whoami` with the same kubeconfig shows whether they are valid"),
             ReadError::Cluster(_) => Self::refused(text)
                 .hint("`kubectl get nodes` with the same kubeconfig shows whether it is valid"),
         }

@@ -16,8 +16,11 @@ use serde_json::{Value, json};
 
 use super::send::read_folder;
 use super::server::{ApiServer, refusal};
-use super::{JobKey, KubernetesScheduler, RequestError, Result, kai};
+use super::{JobKey, KubernetesScheduler, RequestError, Result, claimed_gpus, kai};
 use crate::route::now;
+
+/// API group of the PodGroups of the plugin coscheduling.
+const COSCHEDULING: &str = "scheduling.x-k8s.io";
 
 /// Time after which the cluster deletes an ended job and its pods: long enough to come back to it after
 /// a weekend, short enough that lists stay short.
@@ -105,6 +108,7 @@ impl KubernetesScheduler {
             let resource = checked.kubernetes.gpu_resource.as_deref().unwrap_or(render::NVIDIA);
             let gpu_labels = GpuLabels::of(&nodes, resource);
             let scheduler = chosen_scheduler(server, &checked, found)?;
+            claimed_gpus::check(server, &checked).await?;
             let input = PrepareInput {
                 key,
                 scheduler,
@@ -231,17 +235,28 @@ impl KubernetesScheduler {
         };
         let mut rendered = render::render(&input).map_err(|unfit| {
             let what: Vec<&str> = unfit.iter().map(|one| one.what.as_str()).collect();
-            let refusal = RequestError::refused(format!(
+            let mut refusal = RequestError::refused(format!(
                 "Kubernetes cannot run `{name}` as written: {}",
                 what.join("; ")
             ));
+            if scheduler == GangScheduler::None && server.serves(COSCHEDULING, "podgroups") {
+                refusal = refusal.hint("the cluster has the plugin coscheduling, but only its administrator knows the name of the scheduler that has it: write the objects with `muster export kubernetes`, and add that name, a PodGroup and its label");
+            }
             unfit.iter().fold(refusal, |refusal, one| refusal.hint(one.hint.clone()))
         })?;
         check_versions(server, &name, &rendered.objects)?;
+        if scheduler == GangScheduler::PodGroups
+            && checked.kubernetes.scheduler.is_none()
+            && checked.spec.min_tasks() > 1
+        {
+            warnings.push(format!(
+                "`{name}` names a PodGroup, which kube-scheduler reads only where its own feature gate GenericWorkload is on: `muster check kubernetes --prove --scheduler pod-groups` tells; `kubernetes: {{scheduler: pod-groups}}` in the job file leaves this out"
+            ));
+        }
         let main = rendered.objects.last_mut().expect("a job has an object");
         let api = api_of(main);
-        // That of a RayJob is the time for which its cluster stays.
-        if !api.is_service() && api.kind != "RayJob" {
+        // That of a RayJob is the time for which its cluster stays; a TrainJob has none.
+        if !api.is_service() && !["RayJob", "TrainJob"].contains(&api.kind) {
             main["spec"]["ttlSecondsAfterFinished"] = json!(KEPT_SECS);
         }
         sign(&mut rendered.objects, &name, &self.settings.user, &key, now);
@@ -422,6 +437,7 @@ fn plural_of(object: &Value) -> &'static str {
         "Secret" => "secrets",
         "PodGroup" => "podgroups",
         "HorizontalPodAutoscaler" => "horizontalpodautoscalers",
+        "TrainingRuntime" => "trainingruntimes",
         _ => api_of(object).plural,
     }
 }
@@ -436,6 +452,7 @@ fn check_versions(server: &ApiServer, name: &str, objects: &[Value]) -> Result<(
         ))
         .hint(match api.kind {
             "RayJob" => "without `kubernetes: {kuberay: true}` it is a Job, which needs nothing; or an administrator installs KubeRay",
+            "TrainJob" => "without `kubernetes: {trainer: true}` it is a Job, which needs nothing; or an administrator installs Kubeflow's Trainer",
             "InferenceService" => "without `kubernetes: {kserve: true}` it is a Deployment, which needs nothing; or an administrator installs KServe",
             _ => "several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it",
         }));

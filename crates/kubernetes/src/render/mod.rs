@@ -54,13 +54,14 @@ pub enum JobForm {
 }
 
 impl JobForm {
-    /// Returns the form of a job with these options: one that asks for KubeRay is a RayJob, and one that asks for
-    /// KServe an InferenceService.
+    /// Returns the form of a job with these options: one that asks for KubeRay is a RayJob, one that asks for
+    /// KServe an InferenceService, and one that asks for the Trainer a TrainJob.
     #[must_use]
     pub fn with(self, options: &KubernetesOptions) -> Self {
         match self {
             Self::Simplest if options.is_kuberay => Self::RayJob,
             Self::Simplest if options.is_kserve => Self::InferenceService,
+            Self::Simplest if options.is_train_job => Self::TrainJob,
             _ => self,
         }
     }

@@ -357,10 +357,10 @@ pub(super) fn differences(input: &RenderInput<'_>) -> Vec<String> {
     }
     match &spec.kind {
         WorkloadKind::Task => {}
-        WorkloadKind::Notebook(_) => warnings.push(
-            "`idle` is ignored: the notebook runs until its time limit, or `muster cancel`"
-                .to_owned(),
-        ),
+        WorkloadKind::Notebook(_) => warnings.push(format!(
+            "`idle` is ignored: the notebook runs until its time limit, or `muster cancel`; `kubectl port-forward {} 8888` leads to it, with the port and token that its output shows",
+            main_object(input)
+        )),
         WorkloadKind::Service(service) => differences_of_service(input, service, &mut warnings),
     }
     if spec.restart.always && spec.kind == WorkloadKind::Task {

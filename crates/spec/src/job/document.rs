@@ -357,6 +357,9 @@ document! {
         /// Run a service as an InferenceService of KServe. By default it is a Deployment, which needs
         /// nothing in the cluster.
         "kserve" kserve: Flag,
+        /// Run a job of one role as a TrainJob of Kubeflow's Trainer. By default it is a Job, which
+        /// needs nothing in the cluster.
+        "trainer" trainer: Flag,
         /// Annotations of its pods: `{example.com/team: vision}`.
         "annotations" annotations: Named<Text>,
     }

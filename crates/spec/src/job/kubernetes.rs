@@ -61,6 +61,7 @@ fn options(
         runtime_class: one(&written.runtime_class, "runtime-class", problems),
         is_kuberay: for_kind(job, &written.kuberay, &KUBERAY, problems),
         is_kserve: for_kind(job, &written.kserve, &KSERVE, problems),
+        is_train_job: written.trainer.as_ref().is_some_and(|flag| flag.value.0),
         annotations: annotations
             .map(|item| (item.name.as_str().into(), item.value.0.as_str().into()))
             .collect(),

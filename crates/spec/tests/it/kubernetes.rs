@@ -27,6 +27,7 @@ kubernetes:
   priority-class: high
   runtime-class: nvidia
   kuberay: true
+  trainer: true
   annotations: {example.com/team: vision}
 ";
     let mount = |claim: &str, path: &str, is_read_only| ClaimMount {
@@ -51,6 +52,7 @@ kubernetes:
         runtime_class: Some("nvidia".into()),
         is_kuberay: true,
         is_kserve: false,
+        is_train_job: true,
         annotations: [("example.com/team".into(), "vision".into())].into(),
     };
     assert_eq!(check(text).unwrap()[0].kubernetes, expected);

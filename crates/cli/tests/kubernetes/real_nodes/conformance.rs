@@ -18,7 +18,8 @@ conformance!(
     an_exit_code_is_passed_on, the_first_failed_rank_ends_the_gang_with_its_code, every_rank_knows_its_place,
     an_array_runs_each_of_its_indices, a_job_has_its_own_environment_and_directory, what_is_held_waits_for_its_release,
     what_is_cancelled_ends_as_cancelled, a_name_is_the_newest_job_that_has_it,
-    what_cannot_be_is_refused_before_anything_is_done, the_other_verbs_answer
+    what_cannot_be_is_refused_before_anything_is_done, the_other_verbs_answer,
+    a_program_in_a_shell_is_asked_to_save_and_the_shell_survives
 );
 
 #[test]

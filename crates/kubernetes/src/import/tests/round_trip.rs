@@ -153,6 +153,7 @@ fn options() -> impl Strategy<Value = KubernetesOptions> {
             git: None,
             is_kuberay: false,
             is_kserve: false,
+            is_train_job: false,
             scheduler: None,
         }
     })
