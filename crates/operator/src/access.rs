@@ -201,7 +201,8 @@ mod tests {
         let told = failure("command: /no/such/plugin").await;
         assert!(told.contains("`/no/such/plugin` of the kubeconfig did not start"), "{told}");
         assert!(told.ends_with("; install it"), "{told}");
-        let told = failure("command: sh, args: [-c, 'echo x; echo log in first >&2; exit 3']").await;
+        let told =
+            failure("command: sh, args: [-c, 'echo x; echo log in first >&2; exit 3']").await;
         assert!(told.contains("ended with exit status: 3: log in first"), "{told}");
         let told = failure("command: sh, args: [-c, 'echo hello']").await;
         assert!(told.contains("printed no credentials"), "{told}");

@@ -5,6 +5,7 @@ mod kai;
 mod kuberay;
 mod kueue;
 mod volcano;
+mod written_queues;
 
 use serde_json::Value;
 

@@ -3,7 +3,9 @@
 
 mod claims;
 mod conformance;
+pub mod contention;
 mod disruptions;
+mod endings;
 mod exported_job;
 mod gangs;
 mod installation;

@@ -93,7 +93,7 @@ fn a_train_job_is_submitted_shown_and_cancelled_with_its_runtime() {
     });
     let array = "name: several\narray: 0-3\nrun: train";
     let refused = run(&namespace, array, "trainer: true, scheduler: muster, image: 'r/train:1'");
-    check_failure(&refused, 2, "a TrainJob trains once");
+    check_failure(&refused, 1, "a TrainJob trains once");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn gpus_that_can_only_be_claimed_are_not_counted_in_vain() {
     });
     namespace.create_object(&slice);
     let refused = run(&namespace, job, settings);
-    check_failure(&refused, 2, "asks for amd.com/gpu, which no node of this cluster has");
+    check_failure(&refused, 1, "asks for amd.com/gpu, which no node of this cluster has");
     assert!(namespace.objects("jobs", "").is_empty());
     // 2. A class of devices stands for the resource.
     namespace.create_object(&json!({
@@ -133,7 +133,7 @@ fn a_gang_without_a_gang_scheduler_is_refused_with_what_to_install() {
     let namespace = cluster.namespace("submit-gang");
     let job = "name: train\nnodes: 2\ngpus: 8\nrun: torchrun train.py";
     let refused = run(&namespace, job, "scheduler: none, image: 'r/train:1'");
-    check_failure(&refused, 2, "start its 2 pods one by one");
-    check_failure(&refused, 2, "`muster init kubernetes`");
+    check_failure(&refused, 1, "start its 2 pods one by one");
+    check_failure(&refused, 1, "`muster init kubernetes`");
     assert!(namespace.objects("jobs,services", "").is_empty());
 }

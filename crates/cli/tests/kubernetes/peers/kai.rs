@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::gangs_are_proved_whole;
+use super::{gangs_are_proved_whole, written_queues};
 use crate::cluster::until;
 use crate::conform::{JobPlace, conformance};
 use crate::real_nodes::job_set::JobSetController;
@@ -48,6 +48,18 @@ fn a_job_waits_for_its_gpus_and_is_explained() {
     assert!(place.ok(&["ps"]).contains(reason));
     fs::write(&gate, "").unwrap();
     assert_eq!(place.call(&["wait", "second"]).0, 0);
+}
+
+#[test]
+#[ignore = "needs KAI: cargo xtask kubernetes test --peers"]
+fn a_queue_that_init_writes_starts_jobs_and_gangs() {
+    let place = place();
+    written_queues::apply(&place, "kai");
+    let queue = written_queues::QUEUE;
+    submit(&place, &format!("name: quick\nqueue: {queue}\ngpus: 1\nrun: 'true'\n"));
+    assert_eq!(place.call(&["wait", "quick"]).0, 0);
+    // The release starts no JobSet as a gang, but its own PodGroups.
+    gangs_are_proved_whole(&place, &["kai-scheduler", "--queue", written_queues::OBJECT]);
 }
 
 #[test]

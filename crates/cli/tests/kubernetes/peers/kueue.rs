@@ -2,10 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Waiting, a_gang_too_large_says_so, a_gang_waits_whole, gangs_are_proved_whole};
+use super::{
+    Waiting, a_gang_too_large_says_so, a_gang_waits_whole, gangs_are_proved_whole, written_queues,
+};
 use crate::check::proved;
 use crate::cluster::until;
 use crate::conform::{self, JobPlace, conformance};
+use crate::real_nodes::contention::competing_gangs_run_whole;
 use crate::real_nodes::job_set::{JobSetController, a_failed_gang_starts_again};
 use crate::real_nodes::target::{KubernetesTarget, run, submit};
 
@@ -59,6 +62,14 @@ fn a_quota_beyond_the_nodes_starts_gangs_in_part() {
     let (outcome, says) = &proved[0];
     assert_eq!(outcome, "failed", "{proved:?}");
     assert!(says.contains("the quota of the queue is larger than what is free"), "{proved:?}");
+}
+
+#[test]
+#[ignore = "needs Kueue: cargo xtask kubernetes test --peers"]
+fn gangs_compete_in_a_queue_that_init_writes() {
+    let place = KubernetesTarget::without_scheduler();
+    written_queues::apply(&place, "kueue");
+    competing_gangs_run_whole(&place, written_queues::QUEUE);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Jobs of Volcano, with its controller and scheduler.
 
-use super::{Waiting, a_gang_too_large_says_so, a_gang_waits_whole, gangs_are_proved_whole};
+use super::{
+    Waiting, a_gang_too_large_says_so, a_gang_waits_whole, gangs_are_proved_whole, written_queues,
+};
 use crate::cluster::until;
 use crate::conform::{JobPlace, conformance};
+use crate::real_nodes::contention::competing_gangs_run_whole;
 use crate::real_nodes::job_set::a_failed_gang_starts_again;
 use crate::real_nodes::target::{KubernetesTarget, run, submit};
 
@@ -26,6 +29,14 @@ fn a_gang_waits_for_its_gpus() {
     assert!(place.ok(&["explain", "second"]).contains("is done"));
     a_gang_too_large_says_so(&place, reason);
     gangs_are_proved_whole(&place, &["volcano"]);
+}
+
+#[test]
+#[ignore = "needs Volcano: cargo xtask kubernetes test --peers"]
+fn gangs_compete_in_a_queue_that_init_writes() {
+    let place = place();
+    written_queues::apply(&place, "volcano");
+    competing_gangs_run_whole(&place, written_queues::QUEUE);
 }
 
 #[test]
