@@ -13,7 +13,8 @@ heading here.
 - `muster verify JOB` starts a probe beside the ranks of a running job, on each of its nodes. The probe reads the environment and the limits
   of the real processes and their children: the GPUs in their environment, the device files that they have open, and, where NVIDIA's library
   reports it, the GPU that they run on. It never connects to their ports, and looks twice before it reports a rank as missing. On Kubernetes
-  it is a shell script in the container of each task. Of an ended job only the output is checked.
+  it is a shell script in the container of each task; GPUs that its pod claims (DRA) are not compared with the claim, and count as not tested. Of an ended
+  job only the output is checked.
 - `verify: true` in a job runs the checks before the program starts, on Slurm: every rank first starts the probe in its own place. A failed
   check ends the job with exit code 78; one that could not be tested does not. This takes a few seconds; answers after 30 seconds are ignored.
 - A check has three outcomes: **passed**, **failed**, or **not tested**, in which case the report names the input that is needed.
