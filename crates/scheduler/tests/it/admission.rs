@@ -437,7 +437,20 @@ fn objects_of_other_projects_wait_without_pods() {
         cluster.create(&pod("a-1", 1).label(label, "a"));
         cluster.settle();
         assert_eq!((cluster.bound("a-"), cluster.bound("rival")), (2, 0), "{kind}");
+        check_preemption_suspends(&mut cluster, kind);
     }
+}
+
+/// Checks that a pod of a higher priority has an object suspended, and none of its pods evicted: its controller
+/// ends them.
+fn check_preemption_suspends(cluster: &mut Cluster, kind: GroupKind) {
+    let mut urgent = pod("urgent", 2);
+    urgent.0["spec"]["priority"] = json!(1000);
+    cluster.create(&urgent);
+    let actions = cluster.scheduler.step(cluster.now);
+    let suspends = |action: &Action| matches!(action, Action::Suspend { workload, .. } if workload.kind == kind);
+    assert!(actions.iter().any(suspends), "{kind}: {actions:?}");
+    assert!(!actions.iter().any(|action| matches!(action, Action::Evict { .. })), "{actions:?}");
 }
 
 #[test]
@@ -504,12 +517,6 @@ fn a_ray_job_is_the_gang_of_the_pods_of_its_cluster() {
     cluster.set_group(ray_job(2, false, "a-x2"));
     cluster.settle();
     assert_eq!(cluster.bound("a-x2"), 2);
-    // 3. A job of a higher priority suspends it, and evicts none of its pods.
-    let mut urgent = pod("urgent", 2);
-    urgent.0["spec"]["priority"] = json!(1000);
-    cluster.create(&urgent);
-    let actions = cluster.scheduler.step(cluster.now);
-    let suspends = |action: &Action| matches!(action, Action::Suspend { workload, .. } if workload.kind == GroupKind::RayJob);
-    assert!(actions.iter().any(suspends), "{actions:?}");
-    assert!(!actions.iter().any(|action| matches!(action, Action::Evict { .. })), "{actions:?}");
+    // 3. It is preempted as a whole.
+    check_preemption_suspends(&mut cluster, GroupKind::RayJob);
 }
