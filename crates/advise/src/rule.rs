@@ -103,8 +103,8 @@ pub(crate) struct Disagreement {
     pub(crate) when: Condition,
     /// Question whose answer decides.
     pub(crate) question: &'static str,
-    /// Positions, two at least.
+    /// Positions, two at least; the first two oppose each other, and are those that a short answer states.
     pub(crate) positions: &'static [DisputePosition],
-    /// Muster's choice, with its reason.
+    /// Muster's choice with its reason, as it is said after `here`: `k3s, because …`.
     pub(crate) muster: &'static str,
 }

@@ -33,3 +33,21 @@ pub(crate) fn touched(
 const fn says(page: CitedPage, section: &'static str, says: &'static str) -> DisputePosition {
     DisputePosition { source: Citation::new(page, section), text: says }
 }
+
+#[cfg(test)]
+mod tests {
+    use muster_model::advice::DisputeKind;
+
+    use super::*;
+
+    /// A short answer states the first two positions, and after them Muster's choice with its reason.
+    #[test]
+    fn the_first_two_positions_oppose_each_other_and_the_choice_has_a_reason() {
+        for dispute in SITE.iter().chain(WORKLOAD) {
+            let [first, second] = [0, 1].map(|place| dispute.positions[place].source.page);
+            let is_itself = dispute.kind == DisputeKind::Itself;
+            assert_eq!(first == second, is_itself, "{}", dispute.id);
+            assert!(dispute.muster.contains(", because "), "{}", dispute.id);
+        }
+    }
+}

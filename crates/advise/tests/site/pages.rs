@@ -249,7 +249,7 @@ pub const TREE: &[SiteRow] = &[
     disputed(
         row("step 2 no, taken literally", &[Services], STAFFED, (Kubernetes, "GPU Operator", "")),
         "serving-without-training",
-        "anything else, taken literally: Slurm",
+        "anything else, taken literally, is Slurm",
     ),
     row(
         "step 3 yes, at 0.25",

@@ -105,9 +105,9 @@ pub struct Dispute {
     pub kind: DisputeKind,
     /// Question that decides between the sides.
     pub question: &'static str,
-    /// Statement of each side.
+    /// Statement of each side; the first two oppose each other.
     pub positions: &'static [DisputePosition],
-    /// Choice of Muster, with the reason.
+    /// Choice of Muster with its reason: `k3s, because …`.
     pub muster: &'static str,
 }
 

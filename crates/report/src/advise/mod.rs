@@ -7,8 +7,8 @@ mod site;
 mod stack;
 
 use muster_model::advice::{
-    Advice, Citation, ControlPlane, Dispute, DisputeKind, DisputePosition, FactChanges, FactValue,
-    FiredRule, Flip, Label, Layer, RuleEffect, Warning,
+    Advice, Citation, ControlPlane, Dispute, DisputePosition, FactChanges, FactValue, FiredRule,
+    Flip, Label, Layer, RuleEffect, Warning,
 };
 
 use self::layout::{AdvicePage, PageSection, SectionItem};
@@ -277,24 +277,34 @@ fn warning_item(warning: &Warning, details: bool) -> SectionItem {
     SectionItem { below, ..SectionItem::new(warning.sentence.to_string()).with_id(warning.id) }
 }
 
-/// Asks what decides, and lets Muster answer; beyond the first screen also every side, each on a line of its own.
+/// States who says what and what holds here; beyond the first screen also the other sides, or with details every side,
+/// each with its section on a line of its own, and the question that decides.
 fn dispute_item(dispute: &Dispute, depth: &AdviceOptions) -> SectionItem {
-    let side = |side: &DisputePosition| format!("{}: {}", cited(side.source), side.text);
-    let is_long = depth.details || depth.more;
-    let sides = dispute.positions.iter().filter(|_| is_long).map(side);
-    let mut below: Vec<String> = sides.collect();
-    below.push(format!("Muster{}: {}", kind(dispute.kind), dispute.muster));
+    let mut below = vec![format!("here {}", dispute.muster)];
+    if depth.details || depth.more {
+        let side = |side: &DisputePosition| format!("{}: {}", cited(side.source), side.text);
+        let others = if depth.details { 0 } else { STATED };
+        below.extend(dispute.positions.iter().skip(others).map(side));
+        below.push(format!("what decides: {}", dispute.question));
+    }
     below.extend(depth.details.then(|| anchor(dispute.id)));
-    SectionItem { below, ..SectionItem::new(dispute.question).with_id(dispute.id) }
+    SectionItem { below, ..SectionItem::new(statement(dispute.positions)).with_id(dispute.id) }
 }
 
-/// Returns why there are several answers, where the sides themselves do not show it.
-fn kind(kind: DisputeKind) -> &'static str {
-    match kind {
-        DisputeKind::Pages => "",
-        DisputeKind::Itself => ", since a page contradicts itself",
-        DisputeKind::Aged => ", since a page is outdated",
-    }
+/// Number of positions in the statement of a dispute.
+const STATED: usize = 2;
+
+/// Returns the first two positions, which are those that oppose each other, as a statement.
+fn statement(positions: &[DisputePosition]) -> String {
+    let [first, second, ..] = positions else {
+        unreachable!("a dispute has two positions at least");
+    };
+    let page = first.source.page;
+    let other = match second.source.page {
+        other if other == page => "elsewhere it",
+        other => other.name(),
+    };
+    format!("{} says {}; {other} says {}", page.name(), first.text, second.text)
 }
 
 fn stack_items(layers: &[Layer], context: RenderContext) -> Vec<SectionItem> {
@@ -348,7 +358,7 @@ fn anchor(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::advice::CitedPage;
+    use muster_model::advice::{CitedPage, DisputeKind};
 
     use super::*;
 
@@ -376,31 +386,45 @@ mod tests {
         check(ControlPlane::Ray, alone, None, "ray, standalone, started by its owner");
     }
 
+    const fn side(page: CitedPage, text: &'static str) -> DisputePosition {
+        DisputePosition { source: Citation::new(page, "rule 1"), text }
+    }
+
+    const SIDES: [DisputePosition; 3] = [
+        side(CitedPage::Guide, "Slurm"),
+        side(CitedPage::Kentino, "k3s"),
+        side(CitedPage::Guide, "Ray"),
+    ];
+
     #[test]
-    fn a_dispute_shows_every_side_without_quotation_marks() {
-        const fn side(section: &'static str, text: &'static str) -> DisputePosition {
-            DisputePosition { source: Citation::new(CitedPage::Guide, section), text }
-        }
-        const SIDES: [DisputePosition; 3] =
-            [side("rule 1", "Slurm"), side("rule 2", "k3s"), side("rule 3", "Ray")];
+    fn a_dispute_states_who_says_what_and_what_holds_here() {
         let dispute = Dispute {
             id: "a-dispute",
-            kind: DisputeKind::Itself,
+            kind: DisputeKind::Pages,
             question: "which one?",
             positions: &SIDES,
-            muster: "follows rule 1",
+            muster: "Slurm, because rule 1 comes first",
         };
+        let short = dispute_item(&dispute, &AdviceOptions::default());
+        let said = "guide says Slurm; kentino says k3s";
+        assert_eq!((short.text.as_str(), short.id), (said, Some("a-dispute")));
         let more = AdviceOptions { more: true, ..AdviceOptions::default() };
-        let item = dispute_item(&dispute, &more);
-        assert_eq!((item.text.as_str(), item.id), ("which one?", Some("a-dispute")));
         let expected = [
-            "guide, rule 1: Slurm",
-            "guide, rule 2: k3s",
-            "guide, rule 3: Ray",
-            "Muster, since a page contradicts itself: follows rule 1",
+            "here Slurm, because rule 1 comes first",
+            "guide, rule 1: Ray",
+            "what decides: which one?",
         ];
-        assert_eq!(item.below, expected);
-        assert_eq!(dispute_item(&dispute, &AdviceOptions::default()).below, expected[3..]);
+        assert_eq!(dispute_item(&dispute, &more).below, expected);
+        let details = AdviceOptions { details: true, ..AdviceOptions::default() };
+        let sides = &dispute_item(&dispute, &details).below[1..4];
+        assert_eq!(sides, ["guide, rule 1: Slurm", "kentino, rule 1: k3s", "guide, rule 1: Ray"]);
+        assert_eq!(short.below, expected[..1]);
+    }
+
+    #[test]
+    fn a_page_that_contradicts_itself_is_named_once() {
+        let said = statement(&[SIDES[0], SIDES[2]]);
+        assert_eq!(said, "guide says Slurm; elsewhere it says Ray");
     }
 
     #[test]

@@ -22,6 +22,12 @@ pub(super) const AGED: &[Disagreement] = &[
         &[
             says(Guide, "why use it; footnote 1", "the stock scheduler has no gang scheduling"),
             says(
+                Upstream,
+                "kubernetes.io, 8 September 2026: v1.37, workload-aware scheduling; kube_features.go of 1.37",
+                "gangs by PodGroup and preemption of whole workloads are alpha since 1.35, beta in 1.37, off by \
+                 default in all",
+            ),
+            says(
                 Kentino,
                 "why naive Kubernetes is wrong",
                 "first in, first out, without gangs: 7 of 8 pods start",
@@ -38,17 +44,13 @@ pub(super) const AGED: &[Disagreement] = &[
             ),
             says(
                 Upstream,
-                "kubernetes.io, 8 September 2026: v1.37, workload-aware scheduling; kube_features.go of 1.37",
-                "gang scheduling by PodGroup, preemption of whole workloads: alpha since 1.35, beta in 1.37, off by default in all",
-            ),
-            says(
-                Upstream,
                 "kubernetes.io: pod priority and preemption, stable since 1.14",
                 "pods are ordered by priority and the highest preempt; between equals that helps no gang",
             ),
         ],
-        "Volcano (or KAI) today; the native API where the feature and its API are switched on, which a managed cluster may not allow, and \
-         Kueue queues above it: it has no queues, quotas or fair share of its own. Nothing is whole unless it is asked for",
+        "Volcano or KAI today, because the native API counts only where the feature and its API are switched on, \
+         which a managed cluster may not allow, and it has no queues, quotas or fair share of its own: Kueue queues \
+         above it. Nothing is whole unless it is asked for",
     ),
     dispute(
         "determined-ended",
@@ -62,17 +64,18 @@ pub(super) const AGED: &[Disagreement] = &[
                 "managed experiments with tracking: Determined.AI",
             ),
             says(
-                Kentino,
-                "Run:ai and Determined",
-                "one product for research teams that would not integrate five tools",
-            ),
-            says(
                 Upstream,
                 "determined-ai/determined issues 10251 (March 2025) and 10266",
                 "the product is discontinued and no longer sold; version 0.38.1 of March 2025 is the newest that was found",
             ),
+            says(
+                Kentino,
+                "Run:ai and Determined",
+                "one product for research teams that would not integrate five tools",
+            ),
         ],
-        "not Determined: the base control plane for the queue, Ray Tune or arrays for search, a tracking server such as MLflow beside them",
+        "not Determined, because it is no longer sold: the base control plane for the queue, Ray Tune or arrays for \
+         search, a tracking server such as MLflow beside them",
     ),
     dispute(
         "growing-in-slurm",
@@ -88,7 +91,7 @@ pub(super) const AGED: &[Disagreement] = &[
             says(
                 Upstream,
                 "openpmix/prrte issue 2699 and pull request 2710, August 2026, tried on Slurm 24.11",
-                "not in place: a grow is a second job, with the first's remaining time",
+                "a job grows by a second job, with the first's remaining time, and not in place",
             ),
             says(
                 Upstream,
@@ -96,7 +99,8 @@ pub(super) const AGED: &[Disagreement] = &[
                 "a range is chosen from at the start, and a running job can give nodes back",
             ),
         ],
-        "a running job cannot grow, as the page says; it can give nodes back, and a second job that joins it is today's way to grow",
+        "a size that is fixed, because a running job can give nodes back but not grow; a second job that joins it \
+         is today's way to grow",
     ),
     dispute(
         "growing-on-kubernetes",
@@ -110,14 +114,14 @@ pub(super) const AGED: &[Disagreement] = &[
                 "Slurm is a poor match for dynamic scaling; the other side is left unsaid",
             ),
             says(
-                Kentino,
-                "Ray and KubeRay",
-                "KubeRay scales a group of workers between two bounds, by pending tasks",
-            ),
-            says(
                 Upstream,
                 "Kueue issues 9891 and 16052, August 2026",
                 "partial admission starts smaller, nothing grows by itself",
+            ),
+            says(
+                Kentino,
+                "Ray and KubeRay",
+                "KubeRay scales a group of workers between two bounds, by pending tasks",
             ),
             says(
                 Upstream,
@@ -125,7 +129,8 @@ pub(super) const AGED: &[Disagreement] = &[
                 "Ray Train's elastic mode restarts from the last checkpoint with more workers when nodes appear",
             ),
         ],
-        "promises no growth on either control plane: Ray Train's elastic mode on nodes that are already the job's or are autoscaled",
+        "no promise of growth on either control plane, because nothing grows by itself: Ray Train's elastic mode on \
+         nodes that are already the job's or are autoscaled",
     ),
     dispute(
         "yield-in-sixty-seconds",
@@ -141,10 +146,10 @@ pub(super) const AGED: &[Disagreement] = &[
             says(
                 Upstream,
                 "Kueue issue 477, open since December 2022",
-                "no such handshake as of August 2026; a preempted job is ended",
+                "there was no such handshake as of August 2026; a preempted job is ended",
             ),
         ],
-        "checkpoint by time, and a grace period long enough for one",
+        "checkpoints by time and a grace period long enough for one, because a preempted job is told nothing earlier",
     ),
     dispute(
         "lent-and-not-returned",
@@ -163,18 +168,18 @@ pub(super) const AGED: &[Disagreement] = &[
                 "each team has its quota guaranteed, and preempts what was borrowed",
             ),
             says(
-                Kentino,
-                "Kueue and quota borrowing: its manifest",
-                "quota and a limit on borrowing; preemption is not mentioned",
-            ),
-            says(
                 Upstream,
                 "Kueue, ClusterQueue in v1beta2, November 2026",
                 "reclaimWithinCohort and withinClusterQueue are Never until they are set; v1beta1, which the page uses, is the older API",
             ),
+            says(
+                Kentino,
+                "Kueue and quota borrowing: its manifest",
+                "quota and a limit on borrowing; preemption is not mentioned",
+            ),
         ],
-        "reclaimWithinCohort: Any and withinClusterQueue: LowerPriority in every queue: with the page's manifest what is lent comes back \
-         only when the borrower is done",
+        "reclaimWithinCohort: Any and withinClusterQueue: LowerPriority in every queue, because with the page's \
+         manifest what is lent comes back only when the borrower is done",
     ),
     dispute(
         "training-jobs-renamed",
@@ -188,17 +193,18 @@ pub(super) const AGED: &[Disagreement] = &[
                 "Kubeflow Trainer with PyTorchJob, TFJob and MPIJob",
             ),
             says(
+                Upstream,
+                "kubeflow.org: migrating to Trainer v2; kubeflow/trainer 2.4, 2026",
+                "one TrainJob with a runtime replaces these; the old kinds are kept on a branch of their own",
+            ),
+            says(
                 Hyperstack,
                 "multi-node coordination behaviour",
                 "MPI Operator, Kubeflow Training Operator",
             ),
-            says(
-                Upstream,
-                "kubeflow.org: migrating to Trainer v2; kubeflow/trainer 2.4, 2026",
-                "one TrainJob with a runtime replaces them; the old kinds are kept on a branch of their own",
-            ),
         ],
-        "TrainJob for what is new; its default runtime asks for no group of pods, so that the gang is set up in the runtime",
+        "TrainJob for what is new, because it replaces the old kinds; its default runtime asks for no \
+         group of pods, so that the gang is set up in the runtime",
     ),
     dispute(
         "what-is-charged",
@@ -209,20 +215,20 @@ pub(super) const AGED: &[Disagreement] = &[
             says(
                 Kentino,
                 "a minimal slurm.conf: GPU accounting",
-                "two lines, slurmdbd and tracked gres/gpu, without which fair share runs on CPU-seconds",
-            ),
-            says(
-                Comparison,
-                "how it's set up: multi-tenancy",
-                "priority weights and enforced limits; GPUs are not mentioned",
+                "two lines, slurmdbd and tracked gres/gpu, make fair share count more than CPU-seconds",
             ),
             says(
                 Upstream,
                 "slurm.schedmd.com, tres.html: billing TRES, November 2026",
                 "usage is billed by allocated CPUs until TRESBillingWeights says otherwise; tracking a GPU does not charge for it",
             ),
+            says(
+                Comparison,
+                "how it's set up: multi-tenancy",
+                "priority weights and enforced limits; GPUs are not mentioned",
+            ),
         ],
-        "asks for the page's two lines and for a GPU weight in TRESBillingWeights: the two alone still charge CPUs",
+        "the page's two lines and a GPU weight in TRESBillingWeights, because the two alone still charge CPUs",
     ),
     dispute(
         "slices-by-hand",
@@ -236,17 +242,18 @@ pub(super) const AGED: &[Disagreement] = &[
                 "AutoDetect=nvml finds slices by itself and saves writing device paths",
             ),
             says(
-                Kentino,
-                "gres.conf: its listing",
-                "AutoDetect=nvml, and the device paths by hand under it",
-            ),
-            says(
                 Upstream,
                 "slurm.schedmd.com, gres.conf, November 2026",
                 "nvml needs NVML when Slurm is built; nvidia, since 24.11, does not, and sees no slices; slices are cut beforehand",
             ),
+            says(
+                Kentino,
+                "gres.conf: its listing",
+                "AutoDetect=nvml, and the device paths by hand under it",
+            ),
         ],
-        "AutoDetect=nvml from a build that has it, and slices cut before slurmd starts: Slurm hands them out and cuts none",
+        "AutoDetect=nvml from a build that has it, and slices cut before slurmd starts, because Slurm hands them \
+         out and cuts none",
     ),
     dispute(
         "share-of-top500",
@@ -257,15 +264,16 @@ pub(super) const AGED: &[Disagreement] = &[
             says(
                 Kentino,
                 "Slurm: the HPC default",
-                "more than 65 % of the TOP500, and most published frontier training runs",
+                "Slurm runs more than 65 % of the TOP500, and most published frontier training runs",
             ),
             says(
                 Upstream,
                 "descriptions of Slurm in distributions and encyclopaedias",
-                "about 60 % of the TOP500, more than half of the first ten; no list of its own counts it",
+                "it is about 60 % of the TOP500, more than half of the first ten; no list of its own counts it",
             ),
             says(Comparison, "footnote 10", "SchedMD is part of NVIDIA"),
         ],
-        "uses no share of a list as a reason; that much published training runs on Slurm means that its pitfalls are written down",
+        "no share of a list as a reason, because it says nothing of this site; that much published training runs on \
+         Slurm means that its pitfalls are written down",
     ),
 ];

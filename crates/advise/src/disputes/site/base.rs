@@ -25,18 +25,19 @@ pub(super) const BASE: &[Disagreement] = &[
                 "services as well as training: Kubernetes is the base",
             ),
             says(
-                Kentino,
-                "where Slurm hits its ceiling",
-                "add a second layer for the services rather than torture Slurm",
-            ),
-            says(
                 Guide,
                 "when not to switch; failure modes, 4",
                 "a working Slurm stays; services are a reason to switch",
             ),
+            says(
+                Kentino,
+                "where Slurm hits its ceiling",
+                "add a second layer for the services rather than torture Slurm",
+            ),
             says(Guide, "constraint table, row 6", "hybrid: partition the nodes"),
         ],
-        "Slurm stays for what it does well, services get nodes and a control plane of their own: the only answer that risks nothing that works",
+        "Slurm for what it does well, and nodes and a control plane of their own for services, because no other \
+         answer risks nothing that works",
     ),
     dispute(
         "working-kubernetes-and-coupled",
@@ -50,18 +51,18 @@ pub(super) const BASE: &[Disagreement] = &[
                 "coupled training across nodes on bare metal: Slurm",
             ),
             says(
-                Guide,
-                "decision flow",
-                "distributed training on Kubernetes: add a gang scheduler",
-            ),
-            says(
                 Comparison,
                 "why it's needed",
                 "a team fluent in one pays a real tax to operate the other",
             ),
+            says(
+                Guide,
+                "decision flow",
+                "distributed training on Kubernetes: add a gang scheduler",
+            ),
             says(Comparison, "hybrid", "run Slurm on that Kubernetes (Slinky, Soperator)"),
         ],
-        "stays on Kubernetes behind a gang scheduler; Slurm inside it where users know Slurm",
+        "Kubernetes behind a gang scheduler, because it is there and works; Slurm inside it where users know Slurm",
     ),
     dispute(
         "ray-owns-the-nodes",
@@ -90,8 +91,8 @@ pub(super) const BASE: &[Disagreement] = &[
                 "on the existing platform, not as a parallel stack",
             ),
         ],
-        "Ray alone for one person with several nodes and no services; on one node it is a library of that person; for \
-         more users it runs on the base plane",
+        "Ray alone for one person with several nodes and no services, because no one else needs a share of them; on \
+         one node it is a library of that person, and for more users it runs on the base plane",
     ),
     dispute(
         "ray-as-primary",
@@ -104,14 +105,15 @@ pub(super) const BASE: &[Disagreement] = &[
                 "constraint table, row 4",
                 "RL and data, train, rollout pipelines: Ray, on Kubernetes or on Slurm",
             ),
-            says(Kentino, "summary table, row 5", "Ray, or KubeRay, on top of Slurm or Kubernetes"),
             says(
                 Kentino,
                 "Ray: the hybrid most teams converge on",
                 "the base control plane owns nodes and tenancy, Ray lives inside for one run",
             ),
+            says(Kentino, "summary table, row 5", "Ray, or KubeRay, on top of Slurm or Kubernetes"),
         ],
-        "names the control plane that owns the nodes first, and Ray as a program that runs on it; `advise` on one workload names Ray first, as the guide does",
+        "first the control plane that owns the nodes, and Ray as a program on it, because a runtime cannot divide \
+         the nodes; `advise` on one workload names Ray first, as the guide does",
     ),
     dispute(
         "serving-without-training",
@@ -122,12 +124,12 @@ pub(super) const BASE: &[Disagreement] = &[
             says(
                 Kentino,
                 "decision tree, step 2",
-                "services as well as training: yes; anything else, taken literally: Slurm",
+                "training with services needs Kubernetes, and anything else, taken literally, is Slurm",
             ),
             says(
                 Kentino,
                 "summary table, row 3",
-                "an inference platform: Kubernetes with the GPU Operator, no batch scheduler",
+                "an inference platform is Kubernetes without a batch scheduler",
             ),
             says(
                 Kentino,
@@ -140,7 +142,7 @@ pub(super) const BASE: &[Disagreement] = &[
                 "inference at scale: Kubernetes with Ray Serve or KServe",
             ),
         ],
-        "Kubernetes, k3s when small and unstaffed: step 2 asks about training clusters that also serve, and Slurm has nothing for an endpoint",
+        "Kubernetes, k3s when small and unstaffed, because Slurm has nothing for an endpoint",
     ),
     dispute(
         "mix-or-staff",
@@ -170,7 +172,8 @@ pub(super) const BASE: &[Disagreement] = &[
                 "mixed work with a platform or infrastructure team: Kubernetes",
             ),
         ],
-        "Slurm with a partition for services: a control plane without operators is worse than one that fits less; what works already stays",
+        "Slurm with a partition for services, because a control plane without operators is worse than one that fits \
+         less; what works already stays",
     ),
     dispute(
         "where-the-tree-ends",
@@ -182,11 +185,12 @@ pub(super) const BASE: &[Disagreement] = &[
             says(
                 Kentino,
                 "decision tree, steps 3 to 6",
-                "questions that only make sense after a yes at step 2",
+                "some questions only make sense after a yes at step 2",
             ),
             says(Kentino, "decision tree, last line", "most conversations end at step 1, 2 or 3"),
         ],
-        "evaluates all steps: a yes at step 1 ends the decision, step 2 chooses the base, step 3 can replace it, steps 4 to 6 add components",
+        "all steps, because a yes at step 1 ends the decision, step 2 chooses the base, step 3 can replace it, and \
+         steps 4 to 6 add components",
     ),
     dispute(
         "mixed-fleet",
@@ -194,16 +198,20 @@ pub(super) const BASE: &[Disagreement] = &[
         All(&[MIXED, STAFFED]),
         "what takes most of the GPU-hours, and do nodes have to move between the two?",
         &[
-            says(Kentino, "summary table, row 4", "Kubernetes, Kueue, Volcano, Kubeflow"),
             says(
-                Hyperstack,
-                "how to map your workload, row 3",
-                "a platform team and several tenants: Kubernetes",
+                Kentino,
+                "summary table, row 4",
+                "a mixed fleet is Kubernetes with Kueue, Volcano and Kubeflow",
             ),
             says(
                 Guide,
                 "constraint table, row 6",
                 "hybrid: partition the nodes, Slurm and Kubernetes side by side",
+            ),
+            says(
+                Hyperstack,
+                "how to map your workload, row 3",
+                "a platform team and several tenants: Kubernetes",
             ),
             says(
                 Comparison,
@@ -226,8 +234,9 @@ pub(super) const BASE: &[Disagreement] = &[
                 "common practice: Kubernetes for inference, Slurm, often on Kubernetes, for training, pools partitioned",
             ),
         ],
-        "Kubernetes with a queue and a gang scheduler; a partition where coupled training on bare metal is the main work or Slurm is \
-         established; Slurm inside Kubernetes where that works already",
+        "Kubernetes with a queue and a gang scheduler, because one pool lends what is idle; a partition where \
+         coupled training on bare metal is the main work or Slurm is established; Slurm inside Kubernetes where that \
+         works already",
     ),
     dispute(
         "coupled-on-bare-metal",
@@ -245,6 +254,7 @@ pub(super) const BASE: &[Disagreement] = &[
                 "labeller, rule 1; constraint table, row 1",
                 "coupled across nodes on bare metal: Slurm, before anything else is asked",
             ),
+            says(Kentino, "summary table, row 4", "mixed: Kubernetes, Kueue, Volcano, Kubeflow"),
             says(
                 Guide,
                 "constraint table, row 2",
@@ -255,10 +265,9 @@ pub(super) const BASE: &[Disagreement] = &[
                 "performance-sensitive single-tenant deployments",
                 "fast fabric, fixed pool: Slurm maps more directly",
             ),
-            says(Kentino, "summary table, row 4", "mixed: Kubernetes, Kueue, Volcano, Kubeflow"),
         ],
-        "Kubernetes while coupled training is not the main work (needs.mainly-coupled) and Slurm is not established; the labeller asks \
-         about one workload, this answer about all of them",
+        "Kubernetes while coupled training is not the main work (needs.mainly-coupled) and Slurm is not \
+         established, because the labeller asks about one workload, and this answer is about all of them",
     ),
     dispute(
         "simple-batch",
@@ -271,8 +280,8 @@ pub(super) const BASE: &[Disagreement] = &[
                 "decision flow",
                 "not coupled, no services, no Python pipeline, simple batch: Kubernetes or k3s",
             ),
-            says(Guide, "labeller, rule 4", "containerised batch: Kubernetes"),
             says(Kentino, "decision tree, step 2", "no services: Slurm is the base"),
+            says(Guide, "labeller, rule 4", "containerised batch: Kubernetes"),
             says(Kentino, "summary table, row 2", "batch training in a research lab: Slurm"),
             says(
                 Hyperstack,
@@ -280,6 +289,6 @@ pub(super) const BASE: &[Disagreement] = &[
                 "batch with very different needs of resources: Kubernetes gives finer control",
             ),
         ],
-        "Slurm: for work that only starts and ends it is a fifth to a tenth of the load to operate",
+        "Slurm, because for work that only starts and ends it is a fifth to a tenth of the load to operate",
     ),
 ];

@@ -25,6 +25,11 @@ pub(super) const SIZE: &[Disagreement] = &[
             ),
             says(
                 Kentino,
+                "the honest small-team reality",
+                "4 to 32 GPUs on 1 to 4 nodes, 2 to 6 users: no scheduler",
+            ),
+            says(
+                Kentino,
                 "the honest small-team reality, last sentence",
                 "Slurm pays around 16 GPUs or 8 users, whichever comes first",
             ),
@@ -33,14 +38,10 @@ pub(super) const SIZE: &[Disagreement] = &[
                 "summary table, row 1",
                 "4 to 16 GPUs on 1 or 2 nodes, 2 to 6 users: no scheduler",
             ),
-            says(
-                Kentino,
-                "the honest small-team reality",
-                "4 to 32 GPUs on 1 to 4 nodes, 2 to 6 users: no scheduler",
-            ),
             says(Kentino, "summary table, row 2", "from 4 nodes with batch training: Slurm"),
         ],
-        "no scheduler while people still coordinate, a scheduler as soon as they do not: all of these statements rest on that",
+        "no scheduler while people still coordinate, and a scheduler as soon as they do not, because all of these \
+         statements rest on that",
     ),
     dispute(
         "how-many-users",
@@ -58,7 +59,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             says(Kentino, "summary table, row 1", "2 to 6 users: no scheduler"),
             says(Kentino, "the honest small-team reality", "2 to 6 users: no scheduler"),
         ],
-        "uses the number of the decision tree, 8: it is meant as a boundary, the others describe a usual team",
+        "the number of the decision tree, 8, because it is meant as a boundary, and the others describe a usual team",
     ),
     dispute(
         "second-team",
@@ -77,7 +78,8 @@ pub(super) const SIZE: &[Disagreement] = &[
                 "beyond a single team: quotas, fair share, preemption and accounting",
             ),
         ],
-        "no scheduler while all users talk to each other; install one when a team claims a share",
+        "no scheduler while all users talk to each other, because no share is claimed; install one when a team \
+         claims one",
     ),
     dispute(
         "working-scheduler-on-few-gpus",
@@ -96,7 +98,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             ),
             says(Guide, "when not to switch", "what works is not replaced for fashion"),
         ],
-        "keeps the existing scheduler: most of its cost was the installation, and its removal saves little",
+        "the scheduler that is there, because most of its cost was the installation, and its removal saves little",
     ),
     dispute(
         "edge-or-nothing",
@@ -111,7 +113,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             ),
             says(Guide, "constraint table, row 3", "edge, small, CI or development: k3s"),
         ],
-        "k3s: conventions between people need users who log in",
+        "k3s, because conventions between people need users who log in",
     ),
     dispute(
         "endpoint-on-few-gpus",
@@ -131,7 +133,8 @@ pub(super) const SIZE: &[Disagreement] = &[
             ),
             says(Kentino, "the big split", "a service must come back after a crash by itself"),
         ],
-        "no scheduler, the endpoint under systemd: the first yes of the tree decides; with autoscaling or tenants it is Kubernetes",
+        "no scheduler and the endpoint under systemd, because the first yes of the tree decides; with autoscaling \
+         or tenants it is Kubernetes",
     ),
     dispute(
         "conventions-cannot-enforce",
@@ -147,7 +150,7 @@ pub(super) const SIZE: &[Disagreement] = &[
             says(
                 Kentino,
                 "what a scheduler actually does",
-                "beyond a single team: quotas, fair share, preemption and accounting",
+                "more than a single team needs quotas, fair share, preemption and accounting",
             ),
             says(
                 Muster,
@@ -155,7 +158,7 @@ pub(super) const SIZE: &[Disagreement] = &[
                 "shares, tenants, audit and declared state need something that refuses",
             ),
         ],
-        "a scheduler, however small the fleet: an agreement cannot reject a job",
+        "a scheduler, however small the fleet, because an agreement cannot reject a job",
     ),
     dispute(
         "one-large-fleet",
@@ -184,8 +187,9 @@ pub(super) const SIZE: &[Disagreement] = &[
                 "a hard partition, or Slurm on Kubernetes through Slinky or Soperator",
             ),
         ],
-        "federated from 200 GPUs on; a commercial scheduler where teams, quotas and budget ask for one and coupled training is not \
-         the main work, because that row is the narrower; what works stays in any case",
+        "federated from 200 GPUs on, because that row names size and mix; a commercial scheduler where teams, \
+         quotas and budget ask for one and coupled training is not the main work, because that row is the narrower; \
+         what works stays in any case",
     ),
     dispute(
         "size-of-k3s",
@@ -202,18 +206,18 @@ pub(super) const SIZE: &[Disagreement] = &[
                 "k3s was never sized for a large datacentre; no number",
             ),
             says(
+                Upstream,
+                "docs.k3s.io, requirements, since October 2024",
+                "there is a sizing guide for servers of large clusters",
+            ),
+            says(
                 Guide,
                 "constraint table, row 3",
                 "edge, small, CI or development: k3s, whatever the number of nodes",
             ),
-            says(
-                Upstream,
-                "docs.k3s.io, requirements, since October 2024",
-                "a sizing guide for servers of large clusters",
-            ),
         ],
-        "k3s at every small place of an edge fleet; full Kubernetes or Slurm for one place with 9 nodes or more (k3s-fleet-nodes), \
-         because a GPU fleet brings operators that load the API more than its agents do",
+        "k3s at every small place of an edge fleet; full Kubernetes or Slurm for one place with 9 nodes or more \
+         (k3s-fleet-nodes), because a GPU fleet brings operators that load the API more than its agents do",
     ),
     dispute(
         "small-platform-k3s",
@@ -241,6 +245,7 @@ pub(super) const SIZE: &[Disagreement] = &[
                 "no team for it: a managed cluster",
             ),
         ],
-        "k3s for endpoints alone, Slurm where work that ends is there too; a provider if that is possible, who makes it Kubernetes",
+        "k3s for endpoints alone, and Slurm where work that ends is there too, because no one is there to run more; \
+         a provider, if that is possible, makes it Kubernetes",
     ),
 ];

@@ -36,7 +36,8 @@ pub(super) const STACK: &[Disagreement] = &[
             ),
             says(Kentino, "why naive Kubernetes is wrong", "current best practice is both"),
         ],
-        "no gang scheduler until a run spans nodes: what is one pod cannot be placed partly, and a run on one node can be one pod",
+        "no gang scheduler until a run spans nodes, because what is one pod cannot be placed partly, and a run on \
+         one node can be one pod",
     ),
     dispute(
         "is-kueue-a-gang-scheduler",
@@ -65,7 +66,8 @@ pub(super) const STACK: &[Disagreement] = &[
                 "admitted though only one of two pods fits; whole placement needs topology-aware scheduling or waitForPodsReady",
             ),
         ],
-        "requires a gang scheduler that places pods (Volcano, KAI, native), with Kueue as the queue above it",
+        "a gang scheduler that places pods (Volcano, KAI, native), with Kueue as the queue above it, because quota \
+         says nothing of where GPUs are free",
     ),
     dispute(
         "who-makes-ray-whole",
@@ -75,17 +77,19 @@ pub(super) const STACK: &[Disagreement] = &[
         &[
             says(Kentino, "KubeRay", "RayJob with Kueue gang scheduling is documented and works"),
             says(
+                Upstream,
+                "KubeRay pull request 3592 and issue 4723",
+                "there is no gang by default: workers can starve the head, and nothing holds several worker groups \
+                 together",
+            ),
+            says(
                 Guide,
                 "the load-bearing invariant",
                 "KubeRay integrates Volcano for exactly this",
             ),
-            says(
-                Upstream,
-                "KubeRay pull request 3592 and issue 4723",
-                "no gang by default: workers can starve the head; nothing holds several worker groups together",
-            ),
         ],
-        "a batch scheduler configured in KubeRay and a queue above it; neither alone, and not the default",
+        "a batch scheduler configured in KubeRay and a queue above it, because neither alone, nor the default, \
+         starts a Ray cluster whole",
     ),
     dispute(
         "array-or-tune",
@@ -104,7 +108,8 @@ pub(super) const STACK: &[Disagreement] = &[
                 "hyperparameter search: Ray, best in class for stopping early",
             ),
         ],
-        "adds Ray inside an allocation for search, and says that a plain grid is one job array",
+        "Ray inside an allocation for search, because arrays cannot stop bad trials early; a plain grid is one job \
+         array",
     ),
     dispute(
         "ray-or-a-batch-job",
@@ -120,7 +125,7 @@ pub(super) const STACK: &[Disagreement] = &[
             says(
                 Overview,
                 "Ray",
-                "tasks and actors, with libraries for training, serving, data and RL on top",
+                "Ray is tasks and actors, with libraries for training, serving, data and RL on top",
             ),
             says(
                 Kentino,
@@ -128,7 +133,7 @@ pub(super) const STACK: &[Disagreement] = &[
                 "not heavy on RL, search or distributed Python: leave Ray out",
             ),
         ],
-        "leaves Ray out",
+        "no Ray, because a scheduler starts what only starts and ends",
     ),
     dispute(
         "who-keeps-devices-apart",
@@ -151,7 +156,8 @@ pub(super) const STACK: &[Disagreement] = &[
                 "opening a GPU that was not allocated is refused by the kernel",
             ),
         ],
-        "GPUs are isolated only where the cgroup plugin constrains devices (ConstrainDevices=yes): check it, do not assume it",
+        "a check that the cgroup plugin constrains devices (ConstrainDevices=yes), because GPUs are isolated only \
+         where it does",
     ),
     dispute(
         "topology-by-itself",
@@ -162,7 +168,7 @@ pub(super) const STACK: &[Disagreement] = &[
             says(
                 Hyperstack,
                 "comparison: scheduling",
-                "placement at node granularity with no additional configuration",
+                "placement at node granularity needs no additional configuration",
             ),
             says(
                 Comparison,
@@ -171,7 +177,7 @@ pub(super) const STACK: &[Disagreement] = &[
             ),
             says(Guide, "labeller, rule 1", "topology.conf for rail-aware placement"),
         ],
-        "whole nodes need no configuration, near nodes do: topology.conf as soon as there are two switches",
+        "topology.conf as soon as there are two switches, because whole nodes need no configuration, and near nodes do",
     ),
     dispute(
         "what-gang-means",
@@ -180,15 +186,16 @@ pub(super) const STACK: &[Disagreement] = &[
         "is the term used as in Slurm's manual, or as elsewhere?",
         &[
             says(Kentino, "Slurm: what you get for free", "gang scheduling is built in"),
-            says(Overview, "Slurm", "partitions, gang scheduling, topology.conf"),
             says(
                 Comparison,
                 "failure modes, 3",
                 "in Slurm it means time-slicing of jobs that share nodes; what is meant is that an allocation is granted whole",
             ),
+            says(Overview, "Slurm", "partitions, gang scheduling, topology.conf"),
             says(Guide, "failure modes, 2", "do not conflate them: the add-on is mis-scoped"),
         ],
-        "uses `whole allocation` for Slurm and `gang scheduler` for Kubernetes, and never mixes the two terms",
+        "`whole allocation` for Slurm and `gang scheduler` for Kubernetes, because in Slurm gang scheduling is \
+         another feature",
     ),
     dispute(
         "who-recovers",
@@ -199,16 +206,16 @@ pub(super) const STACK: &[Disagreement] = &[
             says(
                 Kentino,
                 "Slurm: what a user submits",
-                "max-restarts with requeue recovers from the last checkpoint; the usual set-up",
+                "max-restarts with requeue recovers from the last checkpoint, as usually set up",
             ),
-            says(Kentino, "Volcano", "an evicted pod restarts the job"),
             says(
                 Hyperstack,
                 "fault tolerance and job recovery",
-                "on either, it fails, is looked at and requeued; training code must handle it",
+                "on either, a job fails, is looked at and requeued; training code must handle it",
             ),
+            says(Kentino, "Volcano", "an evicted pod restarts the job"),
         ],
-        "configures the restart, and counts on the checkpoint alone",
+        "a configured restart and the checkpoint, because a restart without a checkpoint begins again",
     ),
     dispute(
         "provider-or-you",
@@ -230,7 +237,8 @@ pub(super) const STACK: &[Disagreement] = &[
                 "the orchestrator layer and the life of the cluster stand in the provider's list",
             ),
         ],
-        "assumes that the provider runs and upgrades the orchestrator and that you manage queues, quotas and jobs; put this in the contract",
+        "an orchestrator that the provider runs and upgrades, and queues, quotas and jobs that you manage, because \
+         both statements allow that; put it in the contract",
     ),
     dispute(
         "slurm-in-pods",
@@ -254,8 +262,8 @@ pub(super) const STACK: &[Disagreement] = &[
                 "SUNK and the managed offerings of 2026 run Slurm on Kubernetes",
             ),
         ],
-        "relies on the fabric only after nccl-tests inside a job reports GDRDMA: a slurmd in a pod has the pod's network unless \
-         it was given the host's",
+        "a fabric that counts only after nccl-tests inside a job reports GDRDMA, because a slurmd in a pod has the \
+         pod's network unless it was given the host's",
     ),
     dispute(
         "managed-kubernetes-for-training",
@@ -266,7 +274,7 @@ pub(super) const STACK: &[Disagreement] = &[
             says(
                 Hyperstack,
                 "how to map your workload, row 1",
-                "large distributed training: Slurm",
+                "large distributed training is for Slurm",
             ),
             says(
                 Hyperstack,
@@ -284,7 +292,8 @@ pub(super) const STACK: &[Disagreement] = &[
                 "Kubernetes trains well, with careful setup of scheduling and network",
             ),
         ],
-        "follows the table: Slurm where coupled runs are the work, Kubernetes where they are one part of a mix, behind a gang scheduler",
+        "the table: Slurm where coupled runs are the work, and Kubernetes behind a gang scheduler where they are \
+         one part of a mix, because that is where its set-up is paid for",
     ),
     dispute(
         "ray-in-which-pool",
@@ -292,11 +301,11 @@ pub(super) const STACK: &[Disagreement] = &[
         All(&[POOL, PYTHON, Is(Fact::Services)]),
         "does this Ray program end, or does it serve?",
         &[
-            says(Guide, "how to integrate", "Ray on Slurm where Slurm is the primary"),
+            says(Guide, "how to integrate", "Ray runs on Slurm where Slurm is the primary"),
             says(
                 Guide,
                 "how to scale it",
-                "Ray inside KubeRay, in the Kubernetes pool, so that there is no third control plane",
+                "Ray runs inside KubeRay, in the Kubernetes pool, so that there is no third control plane",
             ),
             says(
                 Kentino,
@@ -304,7 +313,8 @@ pub(super) const STACK: &[Disagreement] = &[
                 "KubeRay on Kubernetes, or salloc with Ray on Slurm",
             ),
         ],
-        "what trains or searches starts inside a Slurm allocation, what serves goes to the other side through KubeRay",
+        "a Slurm allocation for what trains or searches and KubeRay on the other side for what serves, because each \
+         pool then has the work that it was made for",
     ),
     dispute(
         "which-looks-simpler",
@@ -328,7 +338,7 @@ pub(super) const STACK: &[Disagreement] = &[
                 "Slurm needs solid scripts and node health from the start",
             ),
         ],
-        "compares the effort by components and staff, and warns of what each system hides",
+        "the effort by components and staff, because each system hides something else, of which the answer warns",
     ),
     dispute(
         "elastic-slurm",
@@ -344,11 +354,12 @@ pub(super) const STACK: &[Disagreement] = &[
             says(
                 Comparison,
                 "comparison table: node elasticity",
-                "fixed pool, cloud bursting through plugins; Cluster Autoscaler and Karpenter grow node groups",
+                "Slurm's pool is fixed, with cloud bursting through plugins; Cluster Autoscaler and Karpenter grow \
+                 node groups",
             ),
             says(Comparison, "rule of thumb", "services on elastic hardware: Kubernetes"),
         ],
-        "elastic nodes alone do not choose: batch stays on Slurm with suspend and resume programs",
+        "batch on Slurm with suspend and resume programs, because elastic nodes alone do not choose",
     ),
     dispute(
         "one-part-time-person",
@@ -356,11 +367,11 @@ pub(super) const STACK: &[Disagreement] = &[
         All(&[SLURM, FINITE, Not(Fact::Managed), Reaches(Threshold::FederatedGpus)]),
         "who drains a node at two in the morning?",
         &[
-            says(Kentino, "Slurm is right when", "one part-time person can operate it"),
+            says(Kentino, "Slurm is right when", "one part-time person can operate Slurm"),
             says(
                 Hyperstack,
                 "how to map your workload, row 1",
-                "large distributed training with a small team: managed Slurm preferred",
+                "for large distributed training with a small team managed Slurm is preferred",
             ),
             says(
                 Muster,
@@ -368,7 +379,8 @@ pub(super) const STACK: &[Disagreement] = &[
                 "from some hundreds of GPUs failures are daily, and an operator is on call",
             ),
         ],
-        "recommends a part-time person below that size, and a provider or an on-call rota above it",
+        "a part-time person below some hundreds of GPUs, and a provider or an on-call rota above, because failures \
+         are daily there",
     ),
     dispute(
         "fractions-by-memory",
@@ -384,7 +396,7 @@ pub(super) const STACK: &[Disagreement] = &[
             says(
                 Comparison,
                 "failure modes, 6",
-                "no memory cap per tenant without MIG: hard isolation is MIG",
+                "nothing caps memory per tenant without MIG: hard isolation is MIG",
             ),
             says(
                 Upstream,
@@ -392,6 +404,6 @@ pub(super) const STACK: &[Disagreement] = &[
                 "in the open core nothing enforces a fraction; users are asked to keep to it",
             ),
         ],
-        "calls a fraction a share of a queue, never isolation",
+        "a fraction as a share of a queue and never as isolation, because nothing enforces its memory",
     ),
 ];

@@ -21,6 +21,11 @@ pub(super) const TEAMS: &[Disagreement] = &[
         &[
             says(Guide, "constraint table, row 2", "a platform of several tenants: Kubernetes"),
             says(
+                Kentino,
+                "where Slurm hits its ceiling",
+                "Slurm is fine for labs, not for a hosted service of many customers",
+            ),
+            says(
                 Comparison,
                 "why it's needed",
                 "namespaces, RBAC, quota and GitOps help platforms that mix teams, services and batch",
@@ -30,13 +35,9 @@ pub(super) const TEAMS: &[Disagreement] = &[
                 "how to scale it",
                 "on Slurm tenancy is the accounting database with fair share and QOS",
             ),
-            says(
-                Kentino,
-                "where Slurm hits its ceiling",
-                "fine for labs, not for a hosted service of many customers",
-            ),
         ],
-        "Slurm for colleagues with work that ends; Kubernetes as soon as tenants must be kept apart",
+        "Slurm for colleagues with work that ends, and Kubernetes as soon as tenants must be kept apart, because \
+         Slurm does not isolate them",
     ),
     dispute(
         "declared-or-staffed",
@@ -49,14 +50,14 @@ pub(super) const TEAMS: &[Disagreement] = &[
         "is declared state worth a quarter of a person?",
         &[
             says(Guide, "constraint table, row 2", "GitOps: Kubernetes"),
+            says(Kentino, "decision tree, step 3", "no platform team: Slurm regardless"),
             says(
                 Kentino,
                 "Kubernetes is the right choice when",
                 "declarative everything, several clusters, and a platform team",
             ),
-            says(Kentino, "decision tree, step 3", "no platform team: Slurm regardless"),
         ],
-        "Slurm until there is staff to run Kubernetes; its configuration can live in a repository too",
+        "Slurm until there is staff to run Kubernetes, because its configuration can live in a repository too",
     ),
     dispute(
         "declared-or-coupled",
@@ -85,8 +86,8 @@ pub(super) const TEAMS: &[Disagreement] = &[
                 "not native on Slurm; Argo CD or Flux on Kubernetes",
             ),
         ],
-        "Slurm while coupled training is the main work or Slurm is established; its configuration in a repository declares the cluster, \
-         not the jobs",
+        "Slurm while coupled training is the main work or Slurm is established, because a repository can declare \
+         its cluster, though not the jobs",
     ),
     dispute(
         "many-clusters",
@@ -94,15 +95,20 @@ pub(super) const TEAMS: &[Disagreement] = &[
         Is(Fact::MultiCluster),
         "the same queue over several clusters, or the same manifests in any of them?",
         &[
-            says(Kentino, "Kubernetes is the right choice when", "multi-cluster portability"),
-            says(Kentino, "Kueue and quota borrowing", "MultiKueue dispatches to several clusters"),
+            says(
+                Kentino,
+                "Kubernetes is the right choice when",
+                "multi-cluster portability is Kubernetes",
+            ),
             says(
                 Upstream,
                 "slurm.schedmd.com, federation",
-                "Slurm clusters federate: one job, the cluster that can start it first",
+                "Slurm clusters federate: a job runs on the cluster that can start it first",
             ),
+            says(Kentino, "Kueue and quota borrowing", "MultiKueue dispatches to several clusters"),
         ],
-        "Kubernetes for portability; Slurm's federation where all clusters are Slurm and work",
+        "Kubernetes for portability, and Slurm's federation where all clusters are Slurm and work, because what \
+         works is kept",
     ),
     dispute(
         "ten-or-more-than-ten",
@@ -117,7 +123,7 @@ pub(super) const TEAMS: &[Disagreement] = &[
             says(Kentino, "summary table, row 6; Run:ai and Determined", "10 teams or more"),
             says(Kentino, "decision tree, step 4", "more than 10 teams"),
         ],
-        "takes 10 teams as enough: two of three statements do, and the eleventh team changes nothing",
+        "10 teams as enough, because two of three statements say so, and the eleventh team changes nothing",
     ),
     dispute(
         "budget-or-quotas",
@@ -143,7 +149,7 @@ pub(super) const TEAMS: &[Disagreement] = &[
                 "below that Kueue with the GPU Operator covers most of it for free",
             ),
         ],
-        "Run:ai only with both: strict quotas, which it would enforce, and a budget for it",
+        "Run:ai only with both, because strict quotas are what it enforces, and it costs a budget",
     ),
     dispute(
         "bought-or-batch",
@@ -159,8 +165,8 @@ pub(super) const TEAMS: &[Disagreement] = &[
                 "Slurm: multifactor priority, fair share, QOS limits",
             ),
         ],
-        "Run:ai on Kubernetes if there is staff to run it and coupled training is not the main work: guaranteed quotas that lend are what \
-         Slurm lacks",
+        "Run:ai on Kubernetes if there is staff to run it and coupled training is not the main work, because \
+         guaranteed quotas that lend are what Slurm lacks",
     ),
     dispute(
         "cohorts-or-product",
@@ -168,15 +174,23 @@ pub(super) const TEAMS: &[Disagreement] = &[
         RUNAI,
         "which of the 20 % that Kueue lacks do you need?",
         &[
-            says(Kentino, "decision tree, step 4", "yes: evaluate Run:ai"),
-            says(Kentino, "decision tree, step 4", "no: Kueue with cohorts, 80 % of the way"),
+            says(
+                Kentino,
+                "decision tree, step 4",
+                "with many teams and strict quotas evaluate Run:ai",
+            ),
+            says(
+                Kentino,
+                "decision tree, step 4",
+                "without them Kueue with cohorts is 80 % of the way",
+            ),
             says(
                 Kentino,
                 "Run:ai and Determined",
                 "Kubernetes, Volcano, Kueue and the operator take much configuration; some would rather buy",
             ),
         ],
-        "recommends the evaluation; its open core (KAI) gives queues and gangs without fractions that are enforced",
+        "an evaluation, because its open core (KAI) gives queues and gangs, but no fractions that are enforced",
     ),
     dispute(
         "familiarity",
@@ -199,7 +213,8 @@ pub(super) const TEAMS: &[Disagreement] = &[
             ),
             says(Hyperstack, "conclusion", "choose by the main work, not by what is familiar"),
         ],
-        "chooses by the work, counts familiarity only where coupled training and services are both there, and warns of the tax",
+        "the main work decides, because both can be learned; familiarity counts only where coupled training and \
+         services are both there",
     ),
     dispute(
         "regulated-on-slurm",
@@ -210,14 +225,15 @@ pub(super) const TEAMS: &[Disagreement] = &[
             says(
                 Hyperstack,
                 "how to map your workload, row 5",
-                "either, in a single-tenant secure environment",
+                "either fits, in a single-tenant secure environment",
             ),
             says(
                 Kentino,
                 "where Slurm hits its ceiling",
-                "no namespaces, no network policy per job, no tenancy of the container kind",
+                "Slurm has no namespaces, no network policy per job, no tenancy of the container kind",
             ),
         ],
-        "either on machines of one tenant; Kubernetes as soon as the tenants are inside the cluster",
+        "either on machines of one tenant, and Kubernetes as soon as the tenants are inside the cluster, because \
+         namespaces and policies keep them apart",
     ),
 ];

@@ -18,15 +18,11 @@ pub(super) const CHOICE: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "labeller, rule 2",
-                "asks for a Python pipeline first, and never for tenancy: ray",
+                "a Python pipeline is ray, whatever the tenancy",
             ),
-            says(
-                CitedPage::Guide,
-                "decision flow",
-                "asks for tenancy and services before Python: kubernetes",
-            ),
+            says(CitedPage::Guide, "decision flow", "tenancy comes before Python: kubernetes"),
         ],
-        muster: "follows the labeller, which is the guide's checked part; Ray through KubeRay keeps the platform's quota either way",
+        muster: "ray, because the labeller is the guide's checked part; KubeRay keeps the platform's quota either way",
     },
     Disagreement {
         id: "services-before-python",
@@ -40,17 +36,18 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "a Python pipeline is ray, also beside services",
             ),
             says(
-                CitedPage::Guide,
-                "decision flow; matrix, row 5",
-                "services come first: kubernetes, with Ray Serve or KServe on it",
-            ),
-            says(
                 CitedPage::Kentino,
                 "decision tree, steps 2 and 5",
                 "services make kubernetes the base; Ray is added to it afterwards",
             ),
+            says(
+                CitedPage::Guide,
+                "decision flow; matrix, row 5",
+                "services come first: kubernetes, with Ray Serve or KServe on it",
+            ),
         ],
-        muster: "keeps the label ray and shows Kubernetes below it in the stack: both readings install the same components, and differ only in the primary control plane",
+        muster: "the label ray with Kubernetes below it in the stack, because both readings install the same \
+                 components, and differ only in the primary control plane",
     },
     Disagreement {
         id: "ray-as-label",
@@ -60,17 +57,17 @@ pub(super) const CHOICE: &[Disagreement] = &[
         positions: &[
             says(CitedPage::Guide, "labeller, rule 2", "ray is the primary, its host an addon"),
             says(
+                CitedPage::Kentino,
+                "Ray and KubeRay",
+                "Ray is not a cluster scheduler: never at the top, always inside a Slurm job or a namespace",
+            ),
+            says(
                 CitedPage::Guide,
                 "composition stack",
                 "Ray is a runtime, and needs a resource manager underneath",
             ),
-            says(
-                CitedPage::Kentino,
-                "Ray and KubeRay",
-                "not a cluster scheduler: never at the top, always inside a Slurm job or a namespace",
-            ),
         ],
-        muster: "gives the label that programs compare, and shows the host as the control plane in the stack",
+        muster: "the label ray, because programs compare it; the stack shows the host as the control plane",
     },
     Disagreement {
         id: "coupled-rl-on-bare-metal",
@@ -94,7 +91,8 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "actors map onto Ray cleanly, and onto batch jobs poorly",
             ),
         ],
-        muster: "keeps slurm, which places the coupled part whole, and shows Ray on it in the stack: only the label does not name Ray",
+        muster: "slurm, because it places the coupled part whole; the stack shows Ray on it, and only the label \
+                 does not name Ray",
     },
     Disagreement {
         id: "slurm-at-the-edge",
@@ -105,11 +103,12 @@ pub(super) const CHOICE: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "labeller, rule 1",
-                "asks for coupling on bare metal first: slurm",
+                "coupling on bare metal is asked for first: slurm",
             ),
             says(CitedPage::Guide, "matrix, row 3", "edge, small, CI or development: k3s"),
         ],
-        muster: "follows the labeller's order; the guide's edge case for this contradiction covers one node only, where k3s is chosen",
+        muster: "the labeller's order, because the guide's edge case for this contradiction covers one node only, \
+                 where k3s is chosen",
     },
     Disagreement {
         id: "coupled-without-bare-metal",
@@ -125,11 +124,12 @@ pub(super) const CHOICE: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "labeller, rules 2 to 4",
-                "goes on with the other questions, and adds a gang scheduler",
+                "the other questions follow, and a gang scheduler is added",
             ),
             says(CitedPage::Guide, "matrix, row 1", "names coupled training on bare metal only"),
         ],
-        muster: "follows the labeller, the only one of the three with an answer; the required gang scheduler makes it safe",
+        muster: "what the labeller says, because it alone of the three has an answer; the required gang scheduler \
+                 makes it safe",
     },
     Disagreement {
         id: "batch-in-containers",
@@ -150,7 +150,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
             says(
                 CitedPage::Comparison,
                 "rule of thumb",
-                "what ends and is known in size: slurm; what stays and is elastic: kubernetes",
+                "what ends and is known in size is for slurm; what stays and is elastic is for kubernetes",
             ),
             says(
                 CitedPage::Kentino,
@@ -163,7 +163,8 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "HPC-style batch: slurm; batch of varying shapes: kubernetes has the finer control",
             ),
         ],
-        muster: "gives the guide's label; when nothing else here needs Kubernetes, Slurm is less to operate, and muster advise with a site file says so",
+        muster: "the guide's label, because one workload does not say what else runs here; when nothing needs \
+                 Kubernetes, Slurm is less to operate, and muster advise with a site file says so",
     },
     Disagreement {
         id: "hybrid-without-slurm",
@@ -174,12 +175,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "matrix, row 6",
-                "batch training and services on one fleet: split it",
-            ),
-            says(
-                CitedPage::Guide,
-                "labeller, last rule; edge 4",
-                "splits only where slurm is the primary",
+                "a fleet with batch training and services is split",
             ),
             says(
                 CitedPage::Kentino,
@@ -187,12 +183,18 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "one Kubernetes for a mixed cluster; two control planes from 200 GPUs",
             ),
             says(
+                CitedPage::Guide,
+                "labeller, last rule; edge 4",
+                "splits only where slurm is the primary",
+            ),
+            says(
                 CitedPage::Hyperstack,
                 "workload profiles, 3 and 4",
                 "training and serving on a shared cluster: kubernetes",
             ),
         ],
-        muster: "does not split: one Kubernetes with a gang scheduler and quotas runs both, until one of them starves the other",
+        muster: "no split, because one Kubernetes with a gang scheduler and quotas runs both, until one of them \
+                 starves the other",
     },
     Disagreement {
         id: "python-on-bare-metal",
@@ -200,15 +202,16 @@ pub(super) const CHOICE: &[Disagreement] = &[
         when: All(&[RAY, Is(Fact::BareMetal)]),
         question: "which of the two do you operate already?",
         positions: &[
-            says(CitedPage::Guide, "labeller, rule 2", "always through KubeRay"),
-            says(CitedPage::Guide, "matrix, row 4", "on Kubernetes through KubeRay, or on Slurm"),
+            says(CitedPage::Guide, "labeller, rule 2", "Ray runs through KubeRay, always"),
             says(
                 CitedPage::Kentino,
                 "decision tree, step 5; Ray standalone",
                 "KubeRay, or Ray inside an salloc; alone where one person owns the cluster",
             ),
+            says(CitedPage::Guide, "matrix, row 4", "on Kubernetes through KubeRay, or on Slurm"),
         ],
-        muster: "gives the labeller's host; where Slurm runs already, start Ray inside an allocation instead of installing Kubernetes for it",
+        muster: "the labeller's host, because the label names no other; where Slurm runs already, start Ray inside \
+                 an allocation instead of installing Kubernetes for it",
     },
     Disagreement {
         id: "k3s-for-tenants",
@@ -231,7 +234,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
             ),
             says(CitedPage::Guide, "decision flow", "services or tenants: either of the two"),
         ],
-        muster: "follows the labeller: it is the same API, so that manifests move when the cluster grows",
+        muster: "k3s, because it is the same API, so that manifests move when the cluster grows",
     },
     Disagreement {
         id: "k3s-size",
@@ -247,7 +250,7 @@ pub(super) const CHOICE: &[Disagreement] = &[
             says(
                 CitedPage::Overview,
                 "Kubernetes and k3s",
-                "edge nodes, small clusters, CI and development",
+                "k3s is for edge nodes, small clusters, CI and development",
             ),
             says(
                 CitedPage::Guide,
@@ -255,6 +258,6 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "not a large datacentre; no number is given",
             ),
         ],
-        muster: "warns from a threshold in nodes, which a site can set (k3s-nodes)",
+        muster: "a warning from a number of nodes that a site can set (k3s-nodes), because no page has one",
     },
 ];

@@ -23,10 +23,11 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "labeller, its code; edge 7",
-                "requires no gang scheduler for Ray at the edge, and neither does the oracle that checks the code",
+                "Ray at the edge requires no gang scheduler, and the oracle that checks the code agrees",
             ),
         ],
-        muster: "requires it, because the guide calls the invariant load-bearing; --ruleset guide gives the label of the code",
+        muster: "a gang scheduler, because the guide calls the invariant load-bearing; --ruleset guide gives the \
+                 label of the code",
     },
     Disagreement {
         id: "pods-or-nodes",
@@ -40,17 +41,18 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
                 "on one node there is nothing to place together: no gang scheduler",
             ),
             says(
-                CitedPage::Guide,
-                "failure modes, 1; the proof, where a pod is a GPU",
-                "a gang scheduler for every job of several pods",
-            ),
-            says(
                 CitedPage::Kentino,
                 "batch against services, table",
                 "already an 8-hour training run needs Kueue or Volcano",
             ),
+            says(
+                CitedPage::Guide,
+                "failure modes, 1; the proof, where a pod is a GPU",
+                "a gang scheduler for every job of several pods",
+            ),
         ],
-        muster: "counts nodes, as the labeller does, and warns of several pods on one node",
+        muster: "a gang scheduler from two nodes on, because the labeller counts nodes; the answer warns of several \
+                 pods on one node",
     },
     Disagreement {
         id: "kueue-as-gang",
@@ -79,7 +81,8 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
                 "admission reserves quota, not nodes: a job was admitted with free GPUs for a part of it only; topology-aware scheduling looks at nodes, waitForPodsReady gives up late",
             ),
         ],
-        muster: "keeps the label, which names all three, and in the stack puts Kueue above a scheduler that places gangs, never in its place",
+        muster: "the label, which names all three, and in the stack Kueue above a scheduler that places gangs, \
+                 because Kueue reserves quota and not nodes",
     },
     Disagreement {
         id: "operators-for-gangs",
@@ -90,7 +93,7 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
             says(
                 CitedPage::Hyperstack,
                 "multi-node coordination",
-                "no native equivalent: operators for MPI or training coordinate the pods",
+                "there is no native equivalent: operators for MPI or training coordinate the pods",
             ),
             says(
                 CitedPage::Guide,
@@ -103,7 +106,8 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
                 "the operator's default runtime asks for no pod group",
             ),
         ],
-        muster: "requires the gang scheduler whatever operator creates the pods",
+        muster: "a gang scheduler whatever operator creates the pods, because an operator creates them and does not \
+                 place them",
     },
     Disagreement {
         id: "native-gang-api",
@@ -117,6 +121,11 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
                 "the stock scheduler has no gang scheduling: an add-on is required",
             ),
             says(
+                CitedPage::Upstream,
+                "KEP-4671 and kube_features.go: alpha in 1.35 and 1.36, beta in 1.37 of August 2026, off by default in all three",
+                "kube-scheduler places a PodGroup whole where the GenericWorkload feature and its API are switched on; it has neither queues nor quota",
+            ),
+            says(
                 CitedPage::Kentino,
                 "why naive Kubernetes is wrong",
                 "first in, first out, with no gang semantics",
@@ -128,16 +137,12 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
             ),
             says(
                 CitedPage::Upstream,
-                "KEP-4671 and kube_features.go: alpha in 1.35 and 1.36, beta in 1.37 of August 2026, off by default in all three",
-                "kube-scheduler places a PodGroup whole where the GenericWorkload feature and its API are switched on; it has neither queues nor quota",
-            ),
-            says(
-                CitedPage::Upstream,
                 "kubernetes.io: pod priority and preemption, stable since 1.14",
                 "not first in, first out: pods are ordered by priority, and the highest preempt; between equals that helps no gang",
             ),
         ],
-        muster: "still requires that something places gangs: the native API counts once it is switched on and the pods name a PodGroup",
+        muster: "something that places gangs, because the native API counts only once it is switched on and the \
+                 pods name a PodGroup",
     },
     Disagreement {
         id: "dra-or-device-plugin",
@@ -151,17 +156,18 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
                 "topology comes from device plugins and affinity rules, written by hand",
             ),
             says(
-                CitedPage::Kentino,
-                "MIG and GPU sharing",
-                "the device plugin gives whole GPUs, and has no more information about them",
-            ),
-            says(
                 CitedPage::Comparison,
                 "how it is set up",
                 "jobs describe devices, the scheduler picks them: DRA, stable since Kubernetes 1.34",
             ),
+            says(
+                CitedPage::Kentino,
+                "MIG and GPU sharing",
+                "the device plugin gives whole GPUs, and has no more information about them",
+            ),
         ],
-        muster: "names the GPU Operator, which brings either; prefer DRA on 1.34 and later where the driver supports the model",
+        muster: "the GPU Operator, because it brings either; prefer DRA on 1.34 and later where the driver supports \
+                 the model",
     },
     Disagreement {
         id: "inference-at-scale",
@@ -176,21 +182,22 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
             says(
                 CitedPage::Guide,
                 "labeller, rule 4",
-                "kubernetes with the GPU Operator, and no serving layer",
+                "inference needs kubernetes with the GPU Operator, and no serving layer",
             ),
-            says(CitedPage::Guide, "matrix, row 5", "Kubernetes with Ray Serve or KServe"),
             says(
                 CitedPage::Overview,
                 "decision matrix",
-                "Ray Serve, KServe or Dynamo on Kubernetes",
+                "it needs Ray Serve, KServe or Dynamo on Kubernetes",
             ),
+            says(CitedPage::Guide, "matrix, row 5", "Kubernetes with Ray Serve or KServe"),
             says(
                 CitedPage::Kentino,
                 "summary table, row 3",
                 "Kubernetes and the GPU Operator; no batch scheduler",
             ),
         ],
-        muster: "gives the label without a serving layer: plain Deployments suffice for a few models; with more, a serving layer is worth its components",
+        muster: "no serving layer in the label, because plain Deployments suffice for a few models; with more, a \
+                 serving layer is worth its components",
     },
     Disagreement {
         id: "launchers-per-pod",
@@ -201,14 +208,15 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
             says(
                 CitedPage::Comparison,
                 "Volcano manifest",
-                "16 pods of one GPU, each of which starts eight processes and knows of no other pod",
+                "a manifest has 16 pods of one GPU, each of which starts eight processes and knows of no other pod",
             ),
             says(
                 CitedPage::Kentino,
                 "Volcano manifest",
-                "16 pods of one GPU, one process each, 16 nodes to torchrun",
+                "a manifest has 16 pods of one GPU, one process each, which are 16 nodes to torchrun",
             ),
         ],
-        muster: "one pod per node with all its GPUs, or one process per pod: what a pod starts and what it asks for must agree",
+        muster: "one pod per node with all its GPUs, or one process per pod, because what a pod starts and what it \
+                 asks for must agree",
     },
 ];

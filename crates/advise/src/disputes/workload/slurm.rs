@@ -22,14 +22,14 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "partition the nodes, with a clear boundary",
             ),
             says(
-                CitedPage::Guide,
-                "how to scale it",
-                "two pools, or Slurm as pods through Slinky or Soperator",
-            ),
-            says(
                 CitedPage::Comparison,
                 "hybrid",
                 "Slurm on Kubernetes is the answer for both; pools are the simpler split",
+            ),
+            says(
+                CitedPage::Guide,
+                "how to scale it",
+                "two pools, or Slurm as pods through Slinky or Soperator",
             ),
             says(
                 CitedPage::Kentino,
@@ -37,7 +37,8 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "two small clusters are often simpler; managed offerings run Slurm on Kubernetes",
             ),
         ],
-        muster: "splits the nodes: nothing new to operate, and disjoint pools cannot contend; run Slurm on Kubernetes when the boundary has to move often",
+        muster: "nodes that are split, because nothing new is to operate, and disjoint pools cannot contend; run \
+                 Slurm on Kubernetes when the boundary has to move often",
     },
     Disagreement {
         id: "ray-in-a-hybrid",
@@ -45,14 +46,19 @@ pub(super) const SLURM: &[Disagreement] = &[
         when: All(&[ON_SLURM, Is(Fact::LongLivedServices), Is(Fact::PythonNativePipeline)]),
         question: "which part of the Ray program is coupled, and which part serves?",
         positions: &[
-            says(CitedPage::Guide, "how to integrate", "Ray on Slurm where Slurm is the primary"),
+            says(
+                CitedPage::Guide,
+                "how to integrate",
+                "Ray runs on Slurm where Slurm is the primary",
+            ),
             says(
                 CitedPage::Guide,
                 "how to scale it",
-                "Ray inside KubeRay, in the Kubernetes pool, so that there is no third control plane",
+                "Ray runs inside KubeRay, in the Kubernetes pool, so that there is no third control plane",
             ),
         ],
-        muster: "shows both in the stack: training inside a Slurm allocation, serving under KubeRay in the other pool",
+        muster: "both in the stack, because training starts inside a Slurm allocation, and serving runs under \
+                 KubeRay in the other pool",
     },
     Disagreement {
         id: "slurm-multi-tenancy",
@@ -66,17 +72,17 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "accounts, fair share and QOS are Slurm's multi-tenancy",
             ),
             says(
+                CitedPage::Kentino,
+                "where Slurm hits its ceiling",
+                "Slurm is fine for a lab, not for a hosted service of many customers",
+            ),
+            says(
                 CitedPage::Guide,
                 "decision flow; labeller, rule 1",
                 "coupling is tested before tenancy, so that tenancy has no effect: slurm",
             ),
-            says(
-                CitedPage::Kentino,
-                "where Slurm hits its ceiling",
-                "fine for a lab, not for a hosted service of many customers",
-            ),
         ],
-        muster: "keeps slurm: it enforces fair shares, but does not isolate customers; customers get separate clusters",
+        muster: "slurm, because it enforces fair shares, but does not isolate customers: these get separate clusters",
     },
     Disagreement {
         id: "slurm-gpu-isolation",
@@ -100,7 +106,8 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "devices are fenced by task/cgroup with ConstrainDevices=yes; tracking processes alone fences nothing",
             ),
         ],
-        muster: "counts GPUs as fenced only with ConstrainDevices=yes, which neither of the page's two statements mentions",
+        muster: "GPUs that are fenced only with ConstrainDevices=yes, because tracking processes alone fences \
+                 nothing, and neither of the page's two statements mentions it",
     },
     Disagreement {
         id: "what-fair-share-counts",
@@ -111,20 +118,20 @@ pub(super) const SLURM: &[Disagreement] = &[
             says(
                 CitedPage::Kentino,
                 "slurm.conf: GPU accounting",
-                "two lines, slurmdbd and tracked gres/gpu, without which fair share runs on CPU-seconds",
-            ),
-            says(
-                CitedPage::Comparison,
-                "slurm.conf: fairness",
-                "priority weights and enforced limits; GPUs are not mentioned",
+                "two lines, slurmdbd and tracked gres/gpu, make fair share count more than CPU-seconds",
             ),
             says(
                 CitedPage::Upstream,
                 "slurm.schedmd.com, tres.html: billing TRES, November 2026",
                 "usage is billed by allocated CPUs until TRESBillingWeights says otherwise; tracking a GPU does not charge for it",
             ),
+            says(
+                CitedPage::Comparison,
+                "slurm.conf: fairness",
+                "priority weights and enforced limits; GPUs are not mentioned",
+            ),
         ],
-        muster: "asks for the page's two lines and for a GPU weight in TRESBillingWeights: the two alone still charge CPUs",
+        muster: "the page's two lines and a GPU weight in TRESBillingWeights, because the two alone still charge CPUs",
     },
     Disagreement {
         id: "slurm-resize",
@@ -143,7 +150,7 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "a running job can give nodes back, and can take over another job's where expansion is permitted",
             ),
         ],
-        muster: "plans with a fixed size: resizing exists, but by hand, and the program has to follow",
+        muster: "a fixed size, because resizing exists, but by hand, and the program has to follow",
     },
     Disagreement {
         id: "launchers-per-node",
@@ -154,15 +161,16 @@ pub(super) const SLURM: &[Disagreement] = &[
             says(
                 CitedPage::Comparison,
                 "Slurm job script",
-                "one task per node, which starts one process per GPU",
+                "a script has one task per node, which starts one process per GPU",
             ),
             says(
                 CitedPage::Kentino,
                 "Slurm job script",
-                "eight tasks per node, each of which starts eight processes",
+                "a script has eight tasks per node, each of which starts eight processes",
             ),
         ],
-        muster: "starts one launcher per node: torchrun starts a process per GPU itself, so eight launchers would be 64 processes for 8 GPUs",
+        muster: "one launcher per node, because torchrun starts a process per GPU itself, so that eight launchers \
+                 would be 64 processes for 8 GPUs",
     },
     Disagreement {
         id: "gang-word",
@@ -173,27 +181,27 @@ pub(super) const SLURM: &[Disagreement] = &[
             says(
                 CitedPage::Overview,
                 "Slurm",
-                "lists gang scheduling among what Slurm has, for training",
+                "gang scheduling is among what Slurm has, for training",
             ),
-            says(CitedPage::Kentino, "Slurm", "gang scheduling is built in"),
             says(
                 CitedPage::Guide,
                 "failure modes, 2",
                 "in Slurm the term means time-slicing of jobs; whole allocation is plain behaviour there",
             ),
+            says(CitedPage::Kentino, "Slurm", "gang scheduling is built in"),
         ],
-        muster: "uses `gang` for all-or-nothing placement only, and never recommends Slurm's option of that name",
+        muster: "`gang` for all-or-nothing placement only, because Slurm's option of that name is something else",
     },
     Disagreement {
         id: "node-stack",
-        kind: DisputeKind::Pages,
+        kind: DisputeKind::Itself,
         when: COUPLED,
         question: "which NCCL does a rank load, and who put it there?",
         positions: &[
             says(
                 CitedPage::Guide,
                 "composition stack",
-                "every path has the same lowest layer: driver, GPU Operator, DRA, NCCL, RDMA fabric; also Slurm's",
+                "every path has the same lowest layer, also Slurm's: driver, GPU Operator, DRA, NCCL, RDMA fabric",
             ),
             says(
                 CitedPage::Guide,
@@ -211,6 +219,7 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "driver, container toolkit, device plugin, discovery, DCGM and MIG manager; CUDA's libraries and NCCL come with the image",
             ),
         ],
-        muster: "shows the GPU Operator under Kubernetes only, and NCCL as a part of the image: two images may have two versions of NCCL",
+        muster: "the GPU Operator under Kubernetes only, and NCCL as a part of the image, because two images may \
+                 have two versions of NCCL",
     },
 ];
