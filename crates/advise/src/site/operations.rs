@@ -231,7 +231,7 @@ pub(crate) fn of(case: &FactsCase<'_>, models: &[GpuModel]) -> Operations {
 const PROVIDED_PARTS: [&str; 4] =
     ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
-/// Returns the staff that a stack requires; more where nodes and users are many.
+/// Returns the staff that a stack requires. Where nodes and users are many, the sum comes first.
 fn staff(case: &FactsCase<'_>, words: &str, first: &Stack) -> Cow<'static, str> {
     let primary = case.label().primary;
     if primary == ControlPlane::None {
@@ -260,21 +260,30 @@ fn staff(case: &FactsCase<'_>, words: &str, first: &Stack) -> Cow<'static, str> 
     };
     let nodes = case.facts.get(Fact::FleetNodes);
     let users = case.facts.get(Fact::Users);
-    let hundredths = nodes / NODES_PER_HUNDREDTH + users / USERS_PER_HUNDREDTH;
-    if hundredths < WORTH_SAYING {
+    let by_size = nodes / NODES_PER_HUNDREDTH + users / USERS_PER_HUNDREDTH;
+    if by_size < WORTH_SAYING {
         return base.into();
     }
-    // To halves: the estimate is no finer.
-    let halves = (hundredths + 25) / 50;
-    let half = if halves % 2 == 1 { ".5" } else { "" };
+    let planes = if POOL.holds(case) { 2 } else { 1 };
     format!(
-        "{base}; beside it about {}{half} full-time people for faults of {nodes} nodes and questions of {users} users, \
-         an assumption of Muster without data",
-        halves / 2
+        "about {} for the control plane, faults of {nodes} nodes and questions of {users} users, an assumption of Muster \
+         without data; of these {base}",
+        full_time(by_size + planes * PER_CONTROL_PLANE)
     )
     .into()
 }
 
+/// Returns a number of hundredths of a full-time person in words, in halves: the estimate is no finer.
+fn full_time(hundredths: u32) -> String {
+    let halves = (hundredths + 25) / 50;
+    let half = if halves % 2 == 1 { ".5" } else { "" };
+    let people = if halves == 2 { "person" } else { "people" };
+    format!("{}{half} full-time {people}", halves / 2)
+}
+
+/// Hundredths of a full-time person that one control plane takes steadily: what kentino says of Kubernetes, and an
+/// assumption for others.
+const PER_CONTROL_PLANE: u32 = 25;
 /// Nodes that take a hundredth of a full-time person: 100 nodes take one, by their faults and upgrades.
 /// An assumption without data.
 const NODES_PER_HUNDREDTH: u32 = 1;
@@ -287,8 +296,9 @@ const WORTH_SAYING: u32 = 50;
 /// Returns the formula of the estimate in words, for the documentation.
 pub(crate) fn staff_formula() -> String {
     format!(
-        "full-time people = nodes / {} + users / {}, rounded to halves; said from {} on. Only a site that has a control \
-         plane, and operates it itself",
+        "full-time people = {} per control plane + nodes / {} + users / {}, rounded to halves; said where nodes and users \
+         take {} or more. Only a site that has a control plane, and operates it itself",
+        Fact::PlatformFte.value(PER_CONTROL_PLANE),
         NODES_PER_HUNDREDTH * 100,
         USERS_PER_HUNDREDTH * 100,
         Fact::PlatformFte.value(WORTH_SAYING)
