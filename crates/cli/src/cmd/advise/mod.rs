@@ -476,9 +476,23 @@ mod tests {
         let on_kubernetes = [
             "muster init ray --cluster cluster.yaml --on kubernetes",
             "muster export kuberay tune.yaml",
-            "muster check ray --on kubernetes",
+            "muster check kubernetes --prove",
         ];
         check(kubernetes, Some("tune.yaml"), &on_kubernetes);
+        let gangs = |product: &str| {
+            format!(
+                "fleet: {{nodes: 16, gpus: 128}}\n\
+                 people: {{users: 30, teams: 4, operates: {product}, works: true, platform-fte: 2}}\n\
+                 needs: {{coupled-training: true, services: true}}"
+            )
+        };
+        let kueue = "muster init kueue --cluster cluster.yaml # --queues FILE for teams";
+        let prove = "muster check kubernetes --prove";
+        let volcano = "muster init volcano --cluster cluster.yaml";
+        check(&gangs("kubernetes"), None, &[volcano, kueue, prove]);
+        let kai = "muster init kai --cluster cluster.yaml # --queues FILE for teams";
+        check(&gangs("[kubernetes, kai]"), None, &[kai, prove]);
+        check(&gangs("runai"), None, &[prove]);
         let label = |addon: &str| Label {
             primary: ControlPlane::Slurm,
             addon: addon.to_owned(),

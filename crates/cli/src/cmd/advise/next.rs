@@ -39,9 +39,8 @@ pub fn steps(advice: &Advice, input: NextInput<'_>) -> Vec<String> {
         steps
             .push(format!("muster init hybrid --cluster cluster.yaml --services {services}{note}"));
     }
-    if input.site.is_some() && has_kueue(label) {
-        let cluster = if is_divided { "hybrid/cluster-services.yaml" } else { "cluster.yaml" };
-        steps.push(format!("muster init kueue --cluster {cluster} --queues queues.yaml"));
+    if let Some(site) = input.site {
+        steps.extend(queues_and_gangs(label, site));
     }
     let on = has_ray(label).then(|| RayHost::advised(label));
     if let Some(host) = on {
@@ -56,11 +55,15 @@ pub fn steps(advice: &Advice, input: NextInput<'_>) -> Vec<String> {
             steps.extend(other.map(|other| format!("muster compare {plane} {other}")));
         }
     }
-    if label.hybrid.is_none() && input.site.is_none() && label.addon.contains("(REQUIRED)") {
+    let needs_gangs = label.addon.contains("(REQUIRED)");
+    if needs_gangs && input.site.is_none() {
         steps.push("muster prove gang".to_owned());
     }
-    // The page of a divided fleet is full.
-    if let Some(host) = on.filter(|_| label.hybrid.is_none()) {
+    if needs_gangs {
+        steps.push("muster check kubernetes --prove".to_owned());
+    }
+    // That check tests Ray on Kubernetes, too, and the page of a divided fleet is full.
+    if let Some(host) = on.filter(|_| label.hybrid.is_none() && !needs_gangs) {
         steps.push(format!("muster check ray --on {}", host.on()));
     }
     steps
@@ -108,9 +111,18 @@ fn conventions(site: Option<&SiteProfile>) -> String {
     format!("muster init none --nodes {nodes} --gpus {gpus} --users {users}")
 }
 
-/// Returns true if Kueue is a part of the answer. MultiKueue has several clusters, for which no file is written.
-fn has_kueue(label: &Label) -> bool {
-    label.addon.split(" + ").any(|part| part.starts_with("Kueue"))
+/// Returns what writes the files of the gang scheduler and of the queue above it: for one queue, unless the user writes
+/// a queue file. Run:ai has its own installer, and MultiKueue several clusters, for which no file is written.
+fn queues_and_gangs(label: &Label, site: &SiteProfile) -> Vec<String> {
+    let is_part = |name: &str| label.addon.split(" + ").any(|part| part.starts_with(name));
+    let is_shared = site.facts.get(Fact::Teams) > 1 || site.facts.is(Fact::StrictQuotas);
+    let of_teams = if is_shared { " # --queues FILE for teams" } else { "" };
+    let init = |(part, word, note): (&str, &str, &str)| {
+        is_part(part).then(|| format!("muster init {word} --cluster cluster.yaml{note}"))
+    };
+    let known =
+        [("Volcano", "volcano", ""), ("KAI", "kai", of_teams), ("Kueue", "kueue", of_teams)];
+    known.into_iter().filter_map(init).collect()
 }
 
 /// Returns true if Ray is a part of the answer, and not only an alternative for serving.
