@@ -123,8 +123,8 @@ pub(crate) const FLEET: &[Dimension] = &[
         k3s: None,
         ray: native("actors come and go while the program runs", overview("Ray")),
         muster: weak(
-            "elastic gangs have a minimum and a maximum, and restart when their size changes; services change by command",
-            muster("jobs.md"),
+            "elastic gangs restart when their size changes, nodes of a Ray job come and go while it runs; services change by command",
+            muster("jobs.md, ray.md"),
         ),
     },
     Dimension {

@@ -105,8 +105,8 @@ pub(crate) const PEOPLE: &[Dimension] = &[
         k3s: None,
         ray: absent("a dashboard of the present", upstream("Ray documentation 2026: observability")),
         muster: weak(
-            "GPU-hours given and used, by user, queue and job, on one machine; on Slurm those of sacct, none in Kubernetes",
-            muster("operations.md, slurm.md"),
+            "GPU-hours given and used, by user, queue and job, on one machine; on Slurm those of sacct, in Kubernetes those that count now",
+            muster("operations.md, slurm.md, kubernetes.md"),
         ),
     },
 ];

@@ -49,8 +49,8 @@ pub(crate) const WORK: &[Dimension] = &[
             kentino("Ray and KubeRay: where Ray fits"),
         ),
         muster: weak(
-            "a grid or draws in the job file; bad elements are stopped early on one machine only, and Kubernetes has no sweeps yet",
-            muster("jobs.md, slurm.md"),
+            "a grid or draws in the job file, an array on Slurm and an Indexed Job in Kubernetes; early stops on one machine only",
+            muster("jobs.md, slurm.md, kubernetes.md"),
         ),
     },
     Dimension {
@@ -72,7 +72,7 @@ pub(crate) const WORK: &[Dimension] = &[
             kentino("Ray and KubeRay: where Ray fits"),
         ),
         muster: weak(
-            "replicas that restart and are scaled by command; ingress, rolling updates and scaling on load are the cluster's",
+            "replicas that restart; in Kubernetes a Deployment or InferenceService with an autoscaler's range. Ingress is the cluster's",
             muster("jobs.md, kubernetes.md"),
         ),
     },
