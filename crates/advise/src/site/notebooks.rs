@@ -24,7 +24,7 @@ pub(crate) const RULES: &[Rule] = &[
         "notebook-fractions",
         KENTINO,
         All(&[Is(Fact::Notebooks), RUNAI]),
-        "Run:ai gives a notebook 0.25 or 0.5 of a GPU: with this budget it wastes least",
+        "Run:ai gives a notebook 0.25 or 0.5 of a GPU, which wastes least",
     ),
     Rule::reason(
         "notebook-hub",

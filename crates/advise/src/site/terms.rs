@@ -86,8 +86,11 @@ pub(crate) const EDGE: Condition =
 pub(crate) const COMMERCIAL: Condition =
     All(&[Reaches(Threshold::CommercialTeams), Is(Fact::StrictQuotas), Is(Fact::ToolingBudget)]);
 
+/// Run:ai is there and works: it queues and places gangs, and nothing is added that does the same.
+pub(crate) const RUNAI_WORKS: Condition = All(&[Is(Fact::OperatesRunai), Is(Fact::Works)]);
+
 /// Run:ai queues and places the work.
-pub(crate) const RUNAI: Condition = All(&[KUBERNETES, COMMERCIAL]);
+pub(crate) const RUNAI: Condition = All(&[KUBERNETES, Any(&[COMMERCIAL, RUNAI_WORKS])]);
 
 /// Large, shared by teams, and mixed.
 pub(crate) const FEDERATED: Condition =

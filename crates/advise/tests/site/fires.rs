@@ -264,12 +264,22 @@ fn slurm_inside_kubernetes_is_not_divided() {
 /// KAI that works is the required gang scheduler; where it does not, Volcano is.
 #[test]
 fn the_gang_scheduler_is_the_one_that_works() {
-    let required = |works| {
-        let site = site(&[CoupledTraining, Services, OperatesKai], RUN).facts.with(Works, works);
-        ask(&of(site)).advice.label.addon
+    let required = |product, works| {
+        let site = site(&[CoupledTraining, Services, product], RUN).facts;
+        ask(&of(site.with(Works, works).with(Teams, 4))).advice.label.addon
     };
-    assert!(required(1).starts_with("KAI gang scheduler (REQUIRED)"), "{}", required(1));
-    assert!(required(0).starts_with("Volcano gang scheduler (REQUIRED)"), "{}", required(0));
+    for (product, gangs) in
+        [(OperatesKai, "KAI gang scheduler"), (OperatesRunai, "Run:ai gang scheduling")]
+    {
+        let works = required(product, 1);
+        assert!(works.starts_with(&format!("{gangs} (REQUIRED)")), "{works}");
+        let broken = required(product, 0);
+        assert!(broken.starts_with("Volcano gang scheduler (REQUIRED)"), "{broken}");
+    }
+    let runai = ask(&site(&[CoupledTraining, Services, OperatesRunai, Works], RUN));
+    for id in ["kueue", "kubeflow", "is-kueue-a-gang-scheduler", "cohorts-or-product"] {
+        assert!(!said(&runai).contains(&id), "{id}: {}", runai.advice.label.addon);
+    }
 }
 
 /// A rule that never fires would be unreachable.

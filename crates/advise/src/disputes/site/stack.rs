@@ -42,7 +42,7 @@ pub(super) const STACK: &[Disagreement] = &[
     dispute(
         "is-kueue-a-gang-scheduler",
         Pages,
-        All(&[ON_KUBERNETES, Gang]),
+        All(&[ON_KUBERNETES, Gang, Never(&RUNAI)]),
         "when quota is free but GPUs are scattered, who waits: the whole job, or some of its pods?",
         &[
             says(

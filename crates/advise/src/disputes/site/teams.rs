@@ -8,7 +8,7 @@ use super::{dispute, says};
 use crate::condition::Condition::{All, Any, Below, Is, Never, Not, Reaches};
 use crate::rule::Disagreement;
 use crate::site::terms::{
-    COMMERCIAL, COUPLED, DECLARED, FINITE, ON_KUBERNETES, RUNAI, SLURM, STAFFED,
+    COMMERCIAL, COUPLED, DECLARED, FINITE, ON_KUBERNETES, RUNAI, RUNAI_WORKS, SLURM, STAFFED,
 };
 
 /// Disagreements in the order of the rules that they concern.
@@ -171,7 +171,7 @@ pub(super) const TEAMS: &[Disagreement] = &[
     dispute(
         "cohorts-or-product",
         Itself,
-        RUNAI,
+        All(&[RUNAI, Never(&RUNAI_WORKS)]),
         "which of the 20 % that Kueue lacks do you need?",
         &[
             says(
