@@ -6,6 +6,8 @@ mod proof;
 mod site;
 mod stack;
 
+use std::borrow::Cow;
+
 use muster_model::advice::{
     Advice, Citation, ControlPlane, Dispute, DisputePosition, FactChanges, FactValue, FiredRule,
     Flip, Label, Layer, RuleEffect, Warning,
@@ -62,20 +64,27 @@ pub fn headline(label: &Label) -> String {
         phrase.push_str(&format!(", {}", with(part)));
     }
     if let Some(split) = &label.hybrid {
-        phrase.push_str(&format!(", {}", other_nodes(label.primary, split)));
+        phrase.push_str(&format!(", {}", other_nodes(split)));
     }
     phrase
 }
 
-/// Returns what a split fleet has beside the control plane of its main work.
-fn other_nodes(primary: ControlPlane, split: &str) -> String {
-    let is_partition = !split.contains("Kubernetes") && !split.contains("K8s");
-    match primary {
-        _ if is_partition => format!("with {split}"),
-        ControlPlane::Kubernetes | ControlPlane::K3s => {
-            "and slurm for batch on other nodes".to_owned()
-        }
-        _ => "and kubernetes for services on other nodes".to_owned(),
+/// Returns what a split fleet has beside Slurm, the control plane of its main work.
+fn other_nodes(split: &str) -> String {
+    match kind_of(split).as_ref() {
+        "federated" => "federated with kubernetes for services".to_owned(),
+        "partitioned" => "and kubernetes for services on other nodes".to_owned(),
+        kind => kind.to_owned(),
+    }
+}
+
+/// Returns the kind of a split in a word or two.
+fn kind_of(split: &str) -> Cow<'_, str> {
+    match split.split_once(':') {
+        Some(("partition nodes", _)) => "partitioned".into(),
+        Some(("Slurm on Kubernetes", _)) => "inside kubernetes".into(),
+        Some((kind, _)) => kind.into(),
+        None => format!("with {split}").into(),
     }
 }
 
@@ -141,7 +150,10 @@ fn instead(label: &Label, present: &Label) -> String {
     let come = then.iter().filter(|part| !now.contains(part)).map(|part| with(part));
     let split = match (&present.hybrid, &label.hybrid) {
         (Some(_), None) => Some("without the split".to_owned()),
-        (now, Some(then)) if now.as_ref() != Some(then) => Some(other_nodes(label.primary, then)),
+        (None, Some(then)) => Some(other_nodes(then)),
+        (Some(now), Some(then)) if now != then => {
+            Some(format!("{} instead of {}", kind_of(then), kind_of(now)))
+        }
         _ => None,
     };
     let changed: Vec<String> = gone.chain(come).chain(split).collect();
@@ -374,9 +386,11 @@ mod tests {
         check(ControlPlane::None, "", None, "no scheduler");
         check(ControlPlane::K3s, "GPU Operator", None, "k3s with GPU Operator");
         check(ControlPlane::Ray, "G (REQUIRED) + KubeRay", None, "ray with KubeRay, behind a G");
-        let split = Some("Slurm pool + K8s pool");
         let expected = "slurm with T and U, and kubernetes for services on other nodes";
-        check(ControlPlane::Slurm, "T + U", split, expected);
+        check(ControlPlane::Slurm, "T + U", Some(PARTITIONED), expected);
+        let expected = "slurm with T, federated with kubernetes for services";
+        check(ControlPlane::Slurm, "T", Some(FEDERATED), expected);
+        check(ControlPlane::Slurm, "T", Some(INSIDE), "slurm with T, inside kubernetes");
         let partition = Some("a partition for services");
         check(ControlPlane::Slurm, "T", partition, "slurm with T, with a partition for services");
         let provided = "Run:ai gang scheduling (REQUIRED) + run by a provider";
@@ -427,6 +441,24 @@ mod tests {
         assert_eq!(said, "guide says Slurm; elsewhere it says Ray");
     }
 
+    const FEDERATED: &str = "federated: Slurm for batch, Kubernetes for services";
+    const PARTITIONED: &str = "partition nodes: Slurm pool + K8s pool, clear boundary";
+    const INSIDE: &str = "Slurm on Kubernetes: Slinky or Soperator, one substrate for both";
+
+    /// The phrase of the new split alone would read like the present headline.
+    #[test]
+    fn a_flip_from_split_to_split_names_both() {
+        let check = |then: Option<&str>, expected: &str| {
+            let slurm = |split| label(ControlPlane::Slurm, "T", split);
+            assert_eq!(instead(&slurm(then), &slurm(Some(FEDERATED))), expected);
+        };
+        check(None, "slurm without the split");
+        check(Some(PARTITIONED), "slurm, partitioned instead of federated");
+        check(Some(INSIDE), "slurm, inside kubernetes instead of federated");
+        let own = Some("a Slurm partition of its own for services");
+        check(own, "slurm with a Slurm partition of its own for services instead of federated");
+    }
+
     #[test]
     fn a_flip_shows_what_it_changes() {
         let present = label(ControlPlane::Ray, "G (REQUIRED) + KubeRay on kubernetes", None);
@@ -438,16 +470,7 @@ mod tests {
         );
         check(label(ControlPlane::Slurm, "T", None), "slurm with T");
         let expected = "ray, and kubernetes for services on other nodes";
-        check(label(ControlPlane::Ray, &present.addon, Some("K8s pool")), expected);
-        let split = label(ControlPlane::Slurm, "T", Some("two pools"));
-        assert_eq!(
-            instead(&label(ControlPlane::Slurm, "T", None), &split),
-            "slurm without the split"
-        );
-        assert_eq!(
-            instead(&label(ControlPlane::Slurm, "T", Some("three partitions")), &split),
-            "slurm with three partitions"
-        );
+        check(label(ControlPlane::Ray, &present.addon, Some(PARTITIONED)), expected);
         let provided = label(ControlPlane::Kubernetes, "GPU Operator + run by a provider", None);
         assert_eq!(
             instead(&label(ControlPlane::Kubernetes, "GPU Operator", None), &provided),
