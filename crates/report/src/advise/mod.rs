@@ -49,7 +49,13 @@ pub fn advice(advice: &Advice, depth: &AdviceOptions, context: RenderContext) ->
 #[must_use]
 pub fn headline(label: &Label) -> String {
     let parts = parts(label);
-    let plain = |part: &&str| !is_said_alone(part) && !is_gang_scheduler(part);
+    // A product that also places gangs is named once, with its gang scheduling.
+    let is_said = |product: &str| {
+        let longer =
+            |part: &&str| part.strip_prefix(product).is_some_and(|rest| rest.starts_with(' '));
+        parts.iter().any(longer)
+    };
+    let plain = |part: &&str| !is_said_alone(part) && !is_gang_scheduler(part) && !is_said(part);
     let beside: Vec<&str> = parts.iter().copied().filter(plain).map(without_mark).collect();
     let mut phrase = plane(label.primary).to_owned();
     for part in parts.iter().filter(|part| is_said_alone(part)) {
@@ -396,6 +402,9 @@ mod tests {
         let provided = "Run:ai gang scheduling (REQUIRED) + run by a provider";
         let expected = "kubernetes, run by a provider, with Run:ai gang scheduling";
         check(ControlPlane::Kubernetes, provided, None, expected);
+        let product = "Run:ai gang scheduling (REQUIRED) + GPU Operator + Run:ai";
+        let expected = "kubernetes with Run:ai gang scheduling and GPU Operator";
+        check(ControlPlane::Kubernetes, product, None, expected);
         let alone = "standalone, started by its owner";
         check(ControlPlane::Ray, alone, None, "ray, standalone, started by its owner");
     }

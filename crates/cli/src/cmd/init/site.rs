@@ -1,7 +1,7 @@
 //! `muster init site`: writes a commented site file for `muster advise`, with the numbers of a cluster file.
 //! What nobody can measure is a comment with its default.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -68,8 +68,6 @@ fn site_file(nodes: &[NodeSpec], users: u32) -> Result<String, Failure> {
         return Err(Failure::usage("no node of the cluster file has a GPU")
             .hint("`muster inventory` writes the GPUs of this machine"));
     }
-    let models: BTreeSet<&str> = whole().map(|device| device.model.as_str()).collect();
-    let models: Vec<&str> = models.into_iter().collect();
     let mut text =
         String::from("# A site for `muster advise --site`. Remove the # of what holds.\n");
     for section in ["fleet", "people", "needs"] {
@@ -78,7 +76,7 @@ fn site_file(nodes: &[NodeSpec], users: u32) -> Result<String, Failure> {
         match section {
             "fleet" => {
                 let _ = writeln!(text, "  nodes: {}\n  gpus: {gpus}", nodes.len());
-                let _ = writeln!(text, "  models: [{}]", models.join(", "));
+                let _ = writeln!(text, "  models: {}", models(nodes));
                 text.push_str("  # fabric: infiniband          # or roce; ethernet by default\n");
                 text.push_str("  # hosting: bare-metal         # cloud by default\n");
             }
@@ -113,9 +111,43 @@ fn site_file(nodes: &[NodeSpec], users: u32) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// Returns the GPU models, each with the number of its nodes where the file may say so: if every node has GPUs, of one
+/// model.
+fn models(nodes: &[NodeSpec]) -> String {
+    let of_node = |node: &NodeSpec| -> BTreeSet<String> {
+        let whole = node.devices.iter().filter(|device| device.slice_of.is_none());
+        whole.map(|device| device.model.as_str().to_owned()).collect()
+    };
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for model in nodes.iter().flat_map(of_node) {
+        *counts.entry(model).or_default() += 1;
+    }
+    let is_sum_of_nodes = nodes.iter().all(|node| of_node(node).len() == 1);
+    let named = counts.into_iter().map(|(model, nodes)| match is_sum_of_nodes {
+        true => format!("{model}: {nodes}"),
+        false => model,
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    if is_sum_of_nodes { format!("{{{named}}}") } else { format!("[{named}]") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn models_have_their_numbers_of_nodes_where_these_add_up() {
+        let check = |cluster: &str, expected: &str| {
+            let nodes = muster_spec::parse_cluster(cluster, None).unwrap().nodes;
+            let text = site_file(&nodes, 12).unwrap();
+            assert!(text.contains(&format!("  models: {expected}\n")), "{text}");
+            muster_spec::parse_site(&text, None).unwrap();
+        };
+        let two =
+            "nodes:\n- {name: 'a[1-3]', gpus: 8, gpu: h100}\n- {name: b, gpus: 4, gpu: l40s}\n";
+        check(two, "{h100: 3, l40s: 1}");
+        check(&format!("{two}- {{name: head, cpus: 8}}\n"), "[h100, l40s]");
+    }
 
     /// Every line that is a comment is valid without its `#`, so that users can take it as it is.
     #[test]
