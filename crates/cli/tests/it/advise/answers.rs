@@ -2,6 +2,7 @@
 
 use super::{GRPO, HYBRID, SITE, SMALL_SITE};
 use crate::home::Home;
+use crate::pty::Typist;
 
 /// Keys of the outermost object of pretty JSON, in order.
 fn keys(json: &str) -> Vec<&str> {
@@ -76,6 +77,26 @@ fn every_example_is_answered_on_one_screen() {
         assert!(text.contains("\n  because "), "{name}:\n{text}");
     }
     assert!(sites > 0, "examples are where they were");
+}
+
+/// The answer ends with a line for the prompt left over, and never before the terminal is used.
+#[test]
+fn a_tall_terminal_is_filled() {
+    let home = Home::new();
+    home.write("site.yaml", SITE);
+    let lines = |rows| {
+        let options = ["advise", "--site", "site.yaml"];
+        let mut terminal = Typist::sized(&home, &options, rows, 100, &[]);
+        assert_eq!(terminal.code(), 0);
+        terminal.seen().matches('\n').count()
+    };
+    let default = lines(24);
+    assert!(default < 24, "{default}");
+    for rows in [40, 60] {
+        let tall = lines(rows);
+        // An item that does not fit leaves a few lines.
+        assert!((usize::from(rows) - 6..usize::from(rows)).contains(&tall), "{tall} of {rows}");
+    }
 }
 
 #[test]
