@@ -10,8 +10,9 @@ use std::path::Path;
 use anyhow::Result;
 use flate2::bufread::MultiGzDecoder;
 use muster_model::Time;
-use muster_spec::{RowError, TraceFormat, TraceJob, TraceReader};
+use muster_spec::{DuplicateIds, RowError, TraceFormat, TraceJob, TraceReader};
 
+use crate::app::App;
 use crate::exit::{Failure, USAGE};
 use crate::source;
 
@@ -42,6 +43,8 @@ pub struct Streamed {
     pub procs: Option<u32>,
     /// Start of the trace's clock, since the epoch; `None` if its header does not say.
     pub zero: Option<Time>,
+    /// Jobs with the id of an earlier one.
+    pub duplicate_ids: DuplicateIds,
     /// First rows that cannot be parsed, at most [`BAD_SHOWN`].
     pub bad: Vec<RowError>,
     /// Number of rows that cannot be parsed.
@@ -55,6 +58,8 @@ pub struct ReadTrace {
     pub jobs: Vec<TraceJob>,
     /// Number of processors of the machine; `None` if the trace does not say.
     pub procs: Option<u32>,
+    /// Jobs with the id of an earlier one.
+    pub duplicate_ids: DuplicateIds,
     /// First rows that cannot be parsed, at most [`BAD_SHOWN`].
     pub bad: Vec<RowError>,
     /// Number of rows that cannot be parsed.
@@ -65,8 +70,8 @@ pub struct ReadTrace {
 pub fn read(path: &Path, format: Option<TraceFormat>, strict: bool) -> Result<ReadTrace> {
     let mut jobs = Vec::new();
     let streamed = stream(path, format, strict, &mut |job| jobs.push(job))?;
-    let Streamed { procs, bad, bad_count, .. } = streamed;
-    Ok(ReadTrace { jobs, procs, bad, bad_count })
+    let Streamed { procs, duplicate_ids, bad, bad_count, .. } = streamed;
+    Ok(ReadTrace { jobs, procs, duplicate_ids, bad, bad_count })
 }
 
 /// Calls `each` with every job of a trace, in the order of the file; `-` is stdin.
@@ -147,10 +152,22 @@ impl Opened {
                 format,
                 procs: reader.procs(),
                 zero: reader.zero(),
+                duplicate_ids: reader.duplicate_ids(),
                 bad,
                 bad_count,
             }),
         }
+    }
+}
+
+/// Warns of jobs with the id of an earlier one.
+pub fn warn_of_duplicate_ids(app: &App, duplicates: DuplicateIds) {
+    let DuplicateIds { jobs, first_line } = duplicates;
+    if jobs > 0 {
+        let have = if jobs == 1 { "job has" } else { "jobs have" };
+        app.ui.warning(&format!(
+            "{jobs} {have} the id of an earlier one, the first on line {first_line}; all are kept, so remove rows that are there twice"
+        ));
     }
 }
 

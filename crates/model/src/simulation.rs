@@ -44,6 +44,10 @@ pub struct FlatComparison {
     pub too_wide: u64,
     /// Rows of the trace that could not be parsed.
     pub bad_rows: u64,
+    /// Jobs with the id of an earlier one, which are replayed like all others; in traces of Slurm, with the same
+    /// submission, too.
+    #[serde(default)]
+    pub duplicate_ids: u64,
     /// Results per scheduler, in the requested order.
     pub runs: Vec<ScheduleFigures>,
 }
@@ -103,6 +107,9 @@ pub struct PackingComparison {
     pub arrivals: u64,
     /// Rows of both lists that could not be parsed.
     pub bad_rows: u64,
+    /// Pods of the list with the name of an earlier one.
+    #[serde(default)]
+    pub duplicate_ids: u64,
     /// Seed of the random numbers.
     pub seed: u64,
     /// Results per policy, in the requested order.

@@ -56,6 +56,10 @@ pub struct TraceRows {
     pub without_runtime: u64,
     /// Jobs that follow one with a later submission.
     pub out_of_order: u64,
+    /// Jobs with the id of an earlier one, which are counted like all others; in traces of Slurm, with the same
+    /// submission, too.
+    #[serde(default)]
+    pub duplicate_ids: u64,
     /// Rows that cannot be parsed.
     pub bad: u64,
     /// First of the rows that cannot be parsed.

@@ -89,6 +89,7 @@ mod tests {
             gpus: 1,
             arrivals: 15,
             bad_rows: 1,
+            duplicate_ids: 0,
             seed: 7,
             runs: vec![run("fragmentation", 92, false), run("random", 50, true)],
         };

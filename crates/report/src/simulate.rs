@@ -119,6 +119,7 @@ mod tests {
             never_ran: 7,
             too_wide: 0,
             bad_rows: 1,
+            duplicate_ids: 0,
             runs: vec![run("easy", 6834.59), run("srtf", 90.0), run("fcfs", 353_776.0)],
         };
         insta::assert_snapshot!(comparison(&shown, RenderContext::plain()));

@@ -45,6 +45,6 @@ pub use site::SubmissionSite;
 pub use suggest::{did_you_mean, nearest};
 pub use trace::openb;
 pub use trace::{
-    JobEnd, RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, TraceRefusal,
+    DuplicateIds, JobEnd, RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, TraceRefusal,
     write_trace_job,
 };

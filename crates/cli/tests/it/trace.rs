@@ -135,6 +135,26 @@ fn what_cannot_be_read_is_counted_shown_and_refused_on_demand() {
     assert!(unknown.stderr.contains("a similar value exists: 'swf'"), "{}", unknown.stderr);
 }
 
+#[test]
+fn jobs_with_one_id_are_counted_kept_and_said() {
+    let home = Home::new();
+    home.write("twice.csv", "id,submit,runtime\na,0,10\nb,0,10\na,5,10\na,5,10\n");
+    let warning =
+        "warning: 2 jobs have the id of an earlier one, the first on line 4; all are kept";
+    let run = home.words("trace summary twice.csv").ok();
+    assert!(run.stderr.starts_with(warning), "{}", run.stderr);
+    assert!(run.stdout.contains("4 jobs, 2 with a repeated id\n"), "{}", run.stdout);
+    let summary: TraceSummary = home.words("trace summary twice.csv --json").json();
+    assert_eq!((summary.rows.jobs, summary.rows.duplicate_ids), (4, 2));
+    home.write("cluster.yaml", "nodes:\n- {name: n1, cpus: 4, memory: 8GiB}\n");
+    for words in ["--procs 4", "--cluster cluster.yaml --scheduler muster"] {
+        let run = home.words(&format!("simulate --trace twice.csv {words} --json")).ok();
+        assert!(run.stderr.starts_with(warning), "{}", run.stderr);
+        let shown: Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!((&shown["jobs"], &shown["duplicate_ids"]), (&4.into(), &2.into()), "{words}");
+    }
+}
+
 const RECIPE: &str = "\
 jobs: 500
 every: 2m

@@ -33,6 +33,10 @@ pub struct FleetComparison {
     pub strangers: u64,
     /// Rows of the trace that could not be parsed.
     pub bad_rows: u64,
+    /// Jobs with the id of an earlier one, which are replayed like all others; in traces of Slurm, with the same
+    /// submission, too.
+    #[serde(default)]
+    pub duplicate_ids: u64,
     /// Source of the time limits that the schedulers use.
     pub limits: TimeLimits,
     /// Factor on the arrival rate of the trace.

@@ -100,6 +100,7 @@ pub(crate) fn comparison(runs: Vec<FleetFigures>) -> FleetComparison {
         too_large: 0,
         strangers: 3,
         bad_rows: 1,
+        duplicate_ids: 0,
         limits: TimeLimits::Requested,
         load: 1.0,
         resampled: None,

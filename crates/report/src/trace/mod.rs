@@ -87,6 +87,7 @@ impl SummaryPage<'_> {
         for (number, what) in [
             (rows.without_runtime, "without a runtime"),
             (rows.out_of_order, "out of order"),
+            (rows.duplicate_ids, "with a repeated id"),
             (
                 rows.bad,
                 if rows.bad == 1 { "row that cannot be read" } else { "rows that cannot be read" },
@@ -279,6 +280,7 @@ mod tests {
                 jobs: 1234,
                 without_runtime: 34,
                 out_of_order: 0,
+                duplicate_ids: 3,
                 bad: 22,
                 bad_shown: vec![BadRow {
                     line: 7,
@@ -348,7 +350,7 @@ mod tests {
     fn a_trace_is_told_in_words_tables_and_plots() {
         insta::assert_snapshot!(summary(&sample(), "kth.swf.gz", RenderContext::plain()), @r"
         trace     kth.swf.gz, swf, of a machine with 128 processors
-        jobs      1,234 jobs, 34 without a runtime, 22 rows that cannot be read
+        jobs      1,234 jobs, 34 without a runtime, 3 with a repeated id, 22 rows that cannot be read
         span      10 days, 1996-09-23 to 1996-10-03
         held      1,000 processor-hours; 4.1 processors on average from the first to the last submit
         users     3; ann 50.0% of processor-hours; 1 job without

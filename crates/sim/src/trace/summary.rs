@@ -35,6 +35,8 @@ pub struct TraceSource {
     pub machine_processors: Option<u32>,
     /// The trace's zero in milliseconds since the epoch, if its header names it.
     pub zero: Option<Time>,
+    /// Number of jobs with the id of an earlier one.
+    pub duplicate_ids: u64,
     /// Number of rows that cannot be read.
     pub bad: u64,
     /// The first of these rows.
@@ -131,7 +133,12 @@ impl TraceSummarizer {
         TraceSummary {
             format: source.format,
             machine_processors: source.machine_processors,
-            rows: TraceRows { bad: source.bad, bad_shown: source.bad_shown, ..self.rows },
+            rows: TraceRows {
+                duplicate_ids: source.duplicate_ids,
+                bad: source.bad,
+                bad_shown: source.bad_shown,
+                ..self.rows
+            },
             span: TraceSpan { first_submit_ms: first.0, last_submit_ms: last.0, zero_ms },
             unit: if gpus { TraceUnit::Gpus } else { TraceUnit::Processors },
             held_unit_secs: self.held.secs(gpus),

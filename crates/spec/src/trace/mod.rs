@@ -5,6 +5,7 @@
 mod csv;
 mod format;
 mod helios;
+mod ids;
 mod json;
 mod kube;
 mod muster;
@@ -23,6 +24,7 @@ use muster_model::job::Resources;
 use muster_model::{Span, Time};
 
 pub use format::TraceFormat;
+pub use ids::DuplicateIds;
 pub use muster::{TRACE_HEADER, write_trace_job};
 pub use reader::{TraceReader, TraceRefusal};
 

@@ -4,6 +4,7 @@
 use muster_model::Time;
 
 use super::csv::{CsvTable, TableError};
+use super::ids::{DuplicateIds, SeenIds};
 use super::json::ObjectSplitter;
 use super::kube::PodGroups;
 use super::names::NameCache;
@@ -31,6 +32,7 @@ pub struct TraceReader {
     jobs: u64,
     header: swf::Header,
     names: NameCache,
+    ids: SeenIds,
 }
 
 /// State of the reader of a format.
@@ -66,6 +68,7 @@ impl TraceReader {
             jobs: 0,
             header: swf::Header::default(),
             names: NameCache::new(),
+            ids: SeenIds::default(),
         }
     }
 
@@ -81,8 +84,8 @@ impl TraceReader {
         found: &mut dyn FnMut(Result<TraceJob, RowError>),
     ) -> Result<(), TraceRefusal> {
         self.line += 1;
-        let line = self.line;
-        let jobs = &mut self.jobs;
+        let Self { format, line, jobs, ids, .. } = self;
+        let line = *line;
         let mut answer = |line, row: Result<Option<TraceJob>, String>| match row {
             Ok(None) => {}
             Ok(Some(mut job)) => {
@@ -91,6 +94,7 @@ impl TraceReader {
                 if job.id.is_empty() {
                     job.id = decimal_text(*jobs, &mut [0; _]).into();
                 }
+                ids.add(*format, &job, line);
                 found(Ok(job));
             }
             Err(message) => found(Err(RowError { line, message })),
@@ -133,11 +137,20 @@ impl TraceReader {
             RowReader::Swf | RowReader::Table(_) => Ok(()),
             RowReader::Objects(objects, _) => objects.finish(),
             RowReader::Kubernetes(objects, groups) => {
-                groups.finish().for_each(|job| found(Ok(job)));
+                for job in groups.finish() {
+                    self.ids.add(self.format, &job, self.line);
+                    found(Ok(job));
+                }
                 objects.finish()
             }
         };
         end.map_err(|message| self.refusal(message))
+    }
+
+    /// Returns the jobs so far that have the id of an earlier one.
+    #[must_use]
+    pub fn duplicate_ids(&mut self) -> DuplicateIds {
+        self.ids.duplicates()
     }
 
     /// Returns the number of processors of the machine; `None` if the header does not name it.

@@ -25,7 +25,7 @@ use crate::args::whole_number;
 use crate::cmd::simulate::watch::{self, SimulationProgress};
 use crate::cmd::simulate::{cluster, warn_of_bad_rows};
 use crate::exit::Failure;
-use crate::trace_file::Opened;
+use crate::trace_file::{self, Opened};
 
 /// Rules that waiting times and idle GPUs can confirm: those about gang scheduling and queueing.
 /// All others are about people, operations, services or existing systems.
@@ -317,6 +317,7 @@ fn trace_load(app: &App, path: &Path, site: &FleetSite) -> Result<(Load, u64)> {
     let mut loading = Loading::new(site, Estimates::Requested, as_tasks);
     let read = trace.stream(false, &mut |job| loading.add(&job))?;
     warn_of_bad_rows(app, &read.bad, read.bad_count);
+    trace_file::warn_of_duplicate_ids(app, read.duplicate_ids);
     let load = loading.done();
     let counted = advice_proof::counted(&load.jobs, site, 0);
     Ok((Load { load, counted, kinds: Vec::new() }, read.bad_count))

@@ -277,9 +277,11 @@ async fn replay_flat(app: &App, args: &SimulateArgs) -> Result<u8> {
         never_ran: load.never_ran,
         too_wide: load.too_wide,
         bad_rows: read.bad_count,
+        duplicate_ids: read.duplicate_ids.jobs,
         runs: played.iter().map(|played| played.figures(procs, &load.jobs)).collect(),
     };
     warn_of_bad_rows(app, &read.bad, read.bad_count);
+    trace_file::warn_of_duplicate_ids(app, read.duplicate_ids);
     if args.output.json() {
         app.ui.json(&comparison)?
     } else {

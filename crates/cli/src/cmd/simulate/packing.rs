@@ -80,6 +80,7 @@ pub async fn run(app: &App, args: &super::SimulateArgs, cluster_path: &Path) -> 
     for bad in bad_nodes.iter().chain(&read.bad).take(1) {
         app.ui.warning(&format!("skipped rows that cannot be parsed; the first is {bad}"));
     }
+    trace_file::warn_of_duplicate_ids(app, read.duplicate_ids);
     let comparison = PackingComparison {
         cluster: cluster_path.display().to_string(),
         trace: args.trace.display().to_string(),
@@ -87,6 +88,7 @@ pub async fn run(app: &App, args: &super::SimulateArgs, cluster_path: &Path) -> 
         gpus: nodes.iter().map(|node| node.devices.len() as u64).sum(),
         arrivals: order.len() as u64,
         bad_rows: bad_nodes.len() as u64 + read.bad_count,
+        duplicate_ids: read.duplicate_ids.jobs,
         seed,
         runs: Vec::new(),
     };

@@ -34,10 +34,12 @@ pub fn run(app: &App, args: &TraceSummaryArgs) -> Result<u8> {
     let TraceFileArgs { file, format, strict } = &args.trace;
     let mut counted = TraceSummarizer::default();
     let read = trace_file::stream(file, *format, *strict, &mut |job| counted.add(&job))?;
+    trace_file::warn_of_duplicate_ids(app, read.duplicate_ids);
     let summary = counted.finish(TraceSource {
         format: read.format.name().to_owned(),
         machine_processors: read.procs,
         zero: read.zero,
+        duplicate_ids: read.duplicate_ids.jobs,
         bad: read.bad_count,
         bad_shown: read
             .bad

@@ -165,6 +165,7 @@ fn comparison_without_runs(
         too_large: given.unhosted,
         strangers: view.strangers,
         bad_rows: given.bad_rows,
+        duplicate_ids: given.duplicate_ids,
         limits: given.limits,
         load: given.load,
         resampled: given.resampled,

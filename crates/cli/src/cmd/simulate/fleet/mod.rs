@@ -37,7 +37,7 @@ use super::{EstimatesArg, SweepPoint, cluster, select_schedulers, warn_of_bad_ro
 use crate::app::App;
 use crate::args::whole_number;
 use crate::exit::Failure;
-use crate::trace_file::{Opened, Streamed};
+use crate::trace_file::{self, Opened, Streamed};
 use chosen::ChosenScheduler;
 pub use chosen::NameParser;
 use slurm_conf::SlurmConf;
@@ -175,6 +175,8 @@ struct FleetSetup {
     has_noise: bool,
     /// Number of rows that could not be parsed.
     bad_rows: u64,
+    /// Number of jobs with the id of an earlier one.
+    duplicate_ids: u64,
 }
 
 impl FleetSetup {
@@ -279,6 +281,7 @@ fn setup(
         return Err(no_starts(&args.trace, read.format).into());
     }
     warn_of_bad_rows(app, &read.bad, read.bad_count);
+    trace_file::warn_of_duplicate_ids(app, read.duplicate_ids);
     cluster::warn_of_bad_nodes(app, &bad);
     let FleetArgs {
         checkpoint_every,
@@ -313,6 +316,7 @@ fn setup(
         },
         has_noise: point.estimates == EstimatesArg::Noisy,
         bad_rows: read.bad_count + bad.len() as u64,
+        duplicate_ids: read.duplicate_ids.jobs,
     })
 }
 
