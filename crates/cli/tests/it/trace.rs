@@ -117,6 +117,12 @@ fn what_cannot_be_read_is_counted_shown_and_refused_on_demand() {
         "error: short.csv: line 1: the header has no column `duration`\n\
          hint: a trace in the format philly has a header with timestamp, duration, num_gpus; `--format` names another format",
     );
+    home.write("endless.csv", "id,submit,gpus\na,0,1\n");
+    refused(
+        "trace summary endless.csv",
+        "error: endless.csv: line 1: the header has no column `runtime`\n\
+         hint: a trace in the format csv has a header with submit, runtime; `--format` names another format",
+    );
     home.write("empty", "\n");
     refused(
         "trace summary empty",

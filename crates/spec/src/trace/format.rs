@@ -61,7 +61,7 @@ impl TraceFormat {
     }
 
     /// Returns the format of the first lines of a text; `None` if there is none. A table that has
-    /// most of the required columns of a format is taken for it, so that reading it reports the
+    /// some of the required columns of a format is taken for it, so that reading it reports the
     /// missing one.
     #[must_use]
     pub fn detect(head: &[&str]) -> Option<Self> {
@@ -80,14 +80,18 @@ impl TraceFormat {
         }
         let header = lines.find(|line| !line.starts_with('#'))?;
         let tables = Self::ALL.iter().filter_map(|(_, format)| Some((*format, format.layout()?)));
-        let fit = tables.map(|(format, layout)| {
-            let columns: Vec<&str> =
+        let fits = tables.filter_map(|(format, layout)| {
+            let header: Vec<&str> =
                 header.split(char::from(layout.separator)).map(str::trim).collect();
-            let present = layout.needed.iter().filter(|name| columns.contains(name)).count();
-            (present * 100 / layout.needed.len(), present, format)
+            let present =
+                |names: &[&str]| names.iter().filter(|name| header.contains(name)).count();
+            let needed = present(layout.needed);
+            let known = present(layout.columns);
+            let percent = needed * 100 / layout.needed.len();
+            // One column may have its name by chance.
+            (needed > 0 && known > 1).then_some(((percent, needed, known), format))
         });
-        let (percent, _, format) = fit.max_by_key(|(percent, present, _)| (*percent, *present))?;
-        (percent > 50).then_some(format)
+        fits.max_by_key(|(fit, _)| *fit).map(|(_, format)| format)
     }
 
     /// Returns the name for users.
@@ -113,6 +117,7 @@ impl TraceFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TraceReader;
 
     #[test]
     fn first_lines_tell_the_format() {
@@ -138,7 +143,25 @@ mod tests {
         check("{\n  \"apiVersion\": \"v1\",\n  \"items\": [", Some("kubernetes"));
         check("1 2 3", None);
         check("a,b,submit", None);
+        check("id,user,queue", None);
         check("{\"a\": 1}", None);
         check("", None);
+    }
+
+    #[test]
+    fn a_missing_column_is_named_in_every_table() {
+        for (name, format) in TraceFormat::ALL {
+            let Some(layout) = format.layout() else { continue };
+            // Without `type` it is the table of Helios, and nothing is missing.
+            let is_other = |column: &str| (name, column) == ("acme", "type");
+            for missing in layout.needed.iter().filter(|column| !is_other(column)) {
+                let separator = char::from(layout.separator).to_string();
+                let columns = layout.columns.iter().copied().filter(|column| column != missing);
+                let header = columns.collect::<Vec<_>>().join(&separator);
+                assert_eq!(TraceFormat::detect(&[&header]), Some(format), "{name}: {header}");
+                let refusal = TraceReader::new(format).read(&header, &mut |_| {}).unwrap_err();
+                assert_eq!(refusal.message, format!("the header has no column `{missing}`"));
+            }
+        }
     }
 }
