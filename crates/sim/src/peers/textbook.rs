@@ -8,7 +8,7 @@
 //! pending job can start, or takes only what that one leaves over. Suspending a job costs nothing
 //! in [`srtf`], which makes it a bound and no achievable schedule.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::{Span, Time};
 
@@ -34,7 +34,7 @@ pub fn easy(procs: u32, jobs: &[FlatJob], passing: Passing) -> Vec<Option<RunInt
         believed: BTreeSet::new(),
         ran: vec![None; jobs.len()],
     };
-    let mut waiting: Vec<usize> = Vec::new();
+    let mut waiting = PendingJobs::default();
     let mut next = 0;
     loop {
         // 1. The next instant: ends, then arrivals.
@@ -43,15 +43,65 @@ pub fn easy(procs: u32, jobs: &[FlatJob], passing: Passing) -> Vec<Option<RunInt
         let Some(now) = arrival.into_iter().chain(end).min() else { return pool.ran };
         pool.end_until(now, jobs);
         while jobs.get(next).is_some_and(|job| job.submit <= now) {
-            waiting.push(next);
+            waiting.push(jobs, next);
             next += 1;
         }
         // 2. Start jobs in order, as long as they fit.
-        let fitting = waiting.iter().take_while(|job| pool.start_if_fits(now, jobs, **job)).count();
-        waiting.drain(..fitting);
+        while let Some(job) = waiting.first().filter(|job| jobs[*job].width <= pool.free) {
+            waiting.remove(jobs, job);
+            pool.start(now, jobs, job);
+        }
         // 3. Backfill.
-        if passing != Passing::Never && waiting.len() > 1 && pool.free > 0 {
-            pool.backfill(now, jobs, &mut waiting, passing);
+        if let Some(first) = waiting.first() {
+            pool.backfill(now, jobs, &mut waiting, first, passing);
+        }
+    }
+}
+
+/// Pending jobs in the orders in which they are tried.
+#[derive(Default)]
+struct PendingJobs {
+    in_turn: BTreeSet<usize>,
+    /// Jobs of each width, shortest estimate first.
+    by_width: BTreeMap<u32, BTreeSet<(Span, usize)>>,
+}
+
+impl PendingJobs {
+    fn push(&mut self, jobs: &[FlatJob], job: usize) {
+        let FlatJob { estimate, width, .. } = jobs[job];
+        self.in_turn.insert(job);
+        self.by_width.entry(width).or_default().insert((estimate, job));
+    }
+
+    fn remove(&mut self, jobs: &[FlatJob], job: usize) {
+        let FlatJob { estimate, width, .. } = jobs[job];
+        self.in_turn.remove(&job);
+        let same = self.by_width.get_mut(&width).expect("a pending job is under its width");
+        same.remove(&(estimate, job));
+    }
+
+    fn first(&self) -> Option<usize> {
+        self.in_turn.first().copied()
+    }
+
+    /// Returns the first job that is no wider than this and may pass. Of two jobs of one width, the
+    /// longer may pass only if the shorter may.
+    fn next_to_pass(
+        &self,
+        jobs: &[FlatJob],
+        free: u32,
+        passing: Passing,
+        may_pass: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        match passing {
+            Passing::Never => None,
+            Passing::InTurn => {
+                self.in_turn.iter().copied().find(|job| jobs[*job].width <= free && may_pass(*job))
+            }
+            Passing::ShortestFirst => {
+                let shortest = self.by_width.range(..=free).filter_map(|(_, same)| same.first());
+                shortest.filter(|(_, job)| may_pass(*job)).min().map(|(_, job)| *job)
+            }
         }
     }
 }
@@ -77,16 +127,12 @@ impl ProcessorPool {
         }
     }
 
-    fn start_if_fits(&mut self, now: Time, jobs: &[FlatJob], job: usize) -> bool {
+    fn start(&mut self, now: Time, jobs: &[FlatJob], job: usize) {
         let FlatJob { runtime, estimate, width, .. } = jobs[job];
-        if width > self.free {
-            return false;
-        }
         self.free -= width;
         self.ends.insert((now + runtime, job));
         self.believed.insert((now + estimate, job));
         self.ran[job] = Some(RunInterval { start: now, end: now + runtime });
-        true
     }
 
     /// Returns the estimated start of the first pending job, and the number of processors that are
@@ -104,29 +150,28 @@ impl ProcessorPool {
         (shadow, free - jobs[first].width)
     }
 
+    /// Starts jobs beside the first pending one, which does not fit. A job that may not pass now may
+    /// not pass later at this instant either, since starts only take from what is left.
     fn backfill(
         &mut self,
         now: Time,
         jobs: &[FlatJob],
-        waiting: &mut Vec<usize>,
+        waiting: &mut PendingJobs,
+        first: usize,
         passing: Passing,
     ) {
-        let (shadow, mut extra) = self.head_reservation(jobs, waiting[0]);
-        let mut candidates = waiting[1..].to_vec();
-        if passing == Passing::ShortestFirst {
-            candidates.sort_by_key(|job| jobs[*job].estimate);
-        }
-        let mut started = BTreeSet::new();
-        for job in candidates {
-            let is_over_in_time = now + jobs[job].estimate <= shadow;
-            if (is_over_in_time || jobs[job].width <= extra) && self.start_if_fits(now, jobs, job) {
-                if !is_over_in_time {
-                    extra -= jobs[job].width;
-                }
-                started.insert(job);
+        let (shadow, mut extra) = self.head_reservation(jobs, first);
+        let is_over_in_time = |job: usize| now + jobs[job].estimate <= shadow;
+        loop {
+            let may_pass = |job: usize| is_over_in_time(job) || jobs[job].width <= extra;
+            let next = waiting.next_to_pass(jobs, self.free, passing, may_pass);
+            let Some(job) = next else { return };
+            if !is_over_in_time(job) {
+                extra -= jobs[job].width;
             }
+            waiting.remove(jobs, job);
+            self.start(now, jobs, job);
         }
-        waiting.retain(|job| !started.contains(job));
     }
 }
 

@@ -1,10 +1,11 @@
 //! Small loads whose schedule can be worked out by hand, and random ones on which engine and
 //! textbook must agree.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::{Span, Time};
-use muster_sim::flat::{Estimates, FlatJob, FlatLoad, FlatScheduler, rows};
+use muster_sim::flat::{Estimates, FlatJob, FlatLoad, FlatScheduler, RunInterval, rows};
 use muster_sim::peers::textbook::{self, Passing};
 use muster_spec::TraceFormat;
 use proptest::prelude::*;
@@ -99,7 +100,67 @@ fn jobs() -> impl Strategy<Value = Vec<FlatJob>> {
     })
 }
 
+/// Replays EASY with the shortest first by its definition: at each instant, the whole queue is sorted and tried.
+fn easy_sjf_by_sorting(procs: u32, jobs: &[FlatJob]) -> Vec<Option<RunInterval>> {
+    let mut ran: Vec<Option<RunInterval>> = vec![None; jobs.len()];
+    let mut instants: BTreeSet<Time> = jobs.iter().map(|job| job.submit).collect();
+    while let Some(now) = instants.pop_first() {
+        // 1. Running jobs by their estimated ends, and pending ones in order of arrival.
+        let mut running: Vec<(Time, u32)> = Vec::new();
+        let mut waiting: Vec<usize> = Vec::new();
+        for (at, job) in jobs.iter().enumerate() {
+            match ran[at] {
+                Some(interval) if interval.end > now => {
+                    running.push((interval.start + job.estimate, job.width))
+                }
+                None if job.submit <= now => waiting.push(at),
+                _ => {}
+            }
+        }
+        let mut free = procs - running.iter().map(|(_, width)| width).sum::<u32>();
+        // 2. The first ones start while they fit, then others that delay the first no further.
+        let mut reserved: Option<(Time, u32)> = None;
+        while !waiting.is_empty() {
+            let at = waiting.remove(0);
+            let FlatJob { runtime, estimate, width, .. } = jobs[at];
+            let is_over_in_time = |(shadow, _): (Time, u32)| now + estimate <= shadow;
+            if width > free {
+                if reserved.is_none() {
+                    reserved = Some(reservation(free, &mut running, width));
+                    waiting.sort_by_key(|other| jobs[*other].estimate);
+                }
+                continue;
+            }
+            match &mut reserved {
+                Some(head) if is_over_in_time(*head) => {}
+                Some((_, extra)) if width <= *extra => *extra -= width,
+                Some(_) => continue,
+                None => running.push((now + estimate, width)),
+            }
+            free -= width;
+            ran[at] = Some(RunInterval { start: now, end: now + runtime });
+            instants.insert(now + runtime);
+        }
+    }
+    ran
+}
+
+/// Returns when a job of this width can start by the estimated ends, and what it leaves free then.
+fn reservation(free: u32, running: &mut [(Time, u32)], width: u32) -> (Time, u32) {
+    running.sort();
+    let free_at = |at: Time| {
+        free + running.iter().filter(|(end, _)| *end <= at).map(|(_, width)| width).sum::<u32>()
+    };
+    let shadow = running.iter().map(|(end, _)| *end).find(|end| free_at(*end) >= width).unwrap();
+    (shadow, free_at(shadow) - width)
+}
+
 proptest! {
+    #[test]
+    fn shortest_first_starts_what_its_definition_starts(jobs in jobs()) {
+        prop_assert_eq!(FlatScheduler::EasySjf.run(8, &jobs).unwrap(), easy_sjf_by_sorting(8, &jobs));
+    }
+
     #[test]
     fn engine_and_reference_schedulers_agree(jobs in jobs()) {
         for (scheduler, passing) in [(FlatScheduler::Fcfs, Passing::Never), (FlatScheduler::Easy, Passing::InTurn)] {
