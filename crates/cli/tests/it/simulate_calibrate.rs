@@ -65,6 +65,41 @@ fn a_replay_is_judged_by_the_recorded_waits_before_its_figures() {
     assert!(plain.calibration.is_empty());
 }
 
+/// The jobs of [`dump`] that ended, as `kubectl get pods -o json` prints them: a pod's containers start a minute after
+/// the pod could.
+fn pods() -> String {
+    let start_secs: i64 = 1_700_000_000;
+    let date = |secs: i64| jiff::Timestamp::from_second(secs).unwrap().to_string();
+    let pod = |at: i64| {
+        let submit = start_secs + at * 600;
+        let start = submit.max(start_secs + at % 2 * 600 + at / 2 * 3600) + 60;
+        serde_json::json!({
+            "kind": "Pod",
+            "metadata": {"name": format!("p{at}"), "namespace": "nlp", "creationTimestamp": date(submit)},
+            "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8", "cpu": "8"}}}]},
+            "status": {"phase": "Succeeded", "containerStatuses": [{"state": {"terminated":
+                {"startedAt": date(start), "finishedAt": date(start + 3540)}}}]},
+        })
+    };
+    let items: Vec<_> = (0..80).map(pod).collect();
+    serde_json::to_string_pretty(&serde_json::json!({"apiVersion": "v1", "items": items})).unwrap()
+}
+
+#[test]
+fn pods_of_kubernetes_are_compared_by_the_starts_of_their_containers() {
+    let home = Home::with_gpus(0);
+    home.write("cluster.yaml", CLUSTER);
+    home.write("pods.json", &pods());
+    let asked = "simulate --cluster cluster.yaml --trace pods.json --calibrate --scheduler muster";
+    let shown: FleetComparison = home.words(&format!("{asked} --json")).ok().json();
+    let [muster] = &shown.calibration[..] else { panic!("one scheduler") };
+    assert_eq!((muster.jobs, muster.not_replayed, muster.without_start), (80, 0, 0));
+    assert_eq!((muster.near, muster.verdict), (1.0, CalibrationVerdict::Close));
+    // An image was loaded for a minute, which the replay does not know, by each pod and by those before it.
+    let differ = muster.recorded_secs.mean - muster.simulated_secs.mean;
+    assert!((differ - (60.0 + 60.0 * 19.5)).abs() < 1e-6, "{differ}");
+}
+
 #[test]
 fn a_trace_without_starts_says_which_formats_have_them() {
     let home = Home::with_gpus(0);

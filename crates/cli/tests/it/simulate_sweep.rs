@@ -89,6 +89,25 @@ fn a_sweep_has_a_row_for_every_load_limit_and_scheduler() {
 }
 
 #[test]
+fn a_table_is_parquet_by_its_name() {
+    let home = home();
+    home.write("c.yaml", CLUSTER);
+    let asked = "simulate --trace jobs.csv --cluster c.yaml --scheduler muster,kube-gang --json";
+    let run = home.words(&format!("{asked} --table-out t.Parquet")).ok();
+    assert_eq!(run.stderr, "wrote the table to t.Parquet\n");
+    let shown: FleetComparison = run.json();
+    let file = std::fs::read(home.path("t.Parquet")).unwrap();
+    assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
+    // Values of a column are together: a double has eight bytes, text its length before it.
+    let mean = |run: usize| shown.runs[run].waited_secs.mean.to_le_bytes();
+    let waits = [mean(0), mean(1)].concat();
+    let names = b"\x06\0\0\0muster\x09\0\0\0kube-gang";
+    for column in [waits.as_slice(), names] {
+        assert!(file.windows(column.len()).any(|part| part == column), "{column:?}");
+    }
+}
+
+#[test]
 fn a_sweep_warns_once() {
     let home = home();
     home.write("c.yaml", CLUSTER);
