@@ -14,7 +14,7 @@ use crate::amount::{gpus, grouped, grouped_count};
 use crate::clock;
 use crate::fleet::words::{amount, at_least, percent, span};
 use crate::reason::short;
-use crate::style::wrap;
+use crate::style::{clean, wrap};
 use crate::table::Table;
 
 /// Columns if the output is not a terminal.
@@ -91,7 +91,11 @@ pub fn whatif(answer: &WhatIf, context: RenderContext) -> String {
     let width = context.width.unwrap_or(WIDTH);
     let mut text = format!("what if: {}\n", answer.changes.join("; "));
     text.push('\n');
-    text.push_str(&waiting(answer, width, context));
+    if answer.past.as_ref().is_some_and(|past| past.trace.is_some()) {
+        text.push_str("pending jobs are not covered: a trace does not say what is pending now\n");
+    } else {
+        text.push_str(&waiting(answer, width, context));
+    }
     if let Some(past) = &answer.past {
         text.push('\n');
         text.push_str(&replayed(past, width, context));
@@ -216,13 +220,24 @@ fn past_words(past: &PastReplay, context: RenderContext) -> PastWords {
         (past.no_longer_fit, "that would no longer fit"),
     ];
     let left_out = left_out.into_iter().filter(|(number, _)| *number > 0);
-    let left_out: String =
+    let mut left_out: String =
         left_out.map(|(number, why)| format!(", {} {why} left out", grouped(number))).collect();
-    let sentence = format!(
-        "jobs submitted since {}, {}{left_out}, replayed from an idle site:",
-        clock::time(past.since, context),
-        grouped_count(past.runs, "run"),
-    );
+    if past.strangers > 0 {
+        left_out +=
+            &format!(", {} in the default queue for lack of theirs", grouped(past.strangers));
+    }
+    let sentence = match &past.trace {
+        Some(trace) => format!(
+            "{} of {}{left_out}, replayed by Muster's scheduler from an idle site:",
+            grouped_count(past.runs, "job"),
+            clean(trace),
+        ),
+        None => format!(
+            "jobs submitted since {}, {}{left_out}, replayed from an idle site:",
+            clock::time(past.since, context),
+            grouped_count(past.runs, "run"),
+        ),
+    };
     let mut rows: Vec<[String; 4]> = Vec::new();
     if past.replayed == 0 {
         return PastWords { sentence: format!("no past run can be replayed{left_out}"), rows };
@@ -231,15 +246,22 @@ fn past_words(past: &PastReplay, context: RenderContext) -> PastWords {
         rows.push([name, fact, of(&past.as_it_is), of(&past.changed)]);
     };
     let fact = &past.first_start_secs;
+    let measured = |secs| if past.first_starts > 0 { span(secs) } else { String::new() };
     row("turnaround: mean".into(), String::new(), &|run| {
         at_least(run).to_owned() + &span(run.turnaround_secs.mean)
     });
     row("waited in all: mean".into(), String::new(), &|run| {
         at_least(run).to_owned() + &span(run.waited_secs.mean)
     });
-    row("first start after: mean".into(), span(fact.mean), &|run| span(run.first_start_secs.mean));
-    row("first start after: half".into(), span(fact.p50), &|run| span(run.first_start_secs.p50));
-    row("first start after: 95 %".into(), span(fact.p95), &|run| span(run.first_start_secs.p95));
+    row("first start after: mean".into(), measured(fact.mean), &|run| {
+        span(run.first_start_secs.mean)
+    });
+    row("first start after: half".into(), measured(fact.p50), &|run| {
+        span(run.first_start_secs.p50)
+    });
+    row("first start after: 95 %".into(), measured(fact.p95), &|run| {
+        span(run.first_start_secs.p95)
+    });
     row(format!("{unit}s used"), String::new(), &|run| {
         percent(ratio(run.hours.ran, run.hours.all))
     });
@@ -301,12 +323,14 @@ mod tests {
                 waiting(3, 1, StartTimes::default(), StartTimes::default()),
             ],
             past: Some(PastReplay {
+                trace: None,
                 since: NOON - Span::from_secs(86_400),
                 runs: 1204,
                 replayed: 1200,
                 never_ran: 3,
                 too_large: 0,
                 no_longer_fit: 1,
+                strangers: 0,
                 unit: FleetUnit::Gpu,
                 first_start_secs: Spread {
                     mean: 754.2,
@@ -315,6 +339,7 @@ mod tests {
                     p99: 7200.0,
                     max: 9000.0,
                 },
+                first_starts: 1200,
                 as_it_is: sample::run("muster", 760.0),
                 changed: sample::run("muster", 120.0),
             }),
@@ -325,6 +350,25 @@ mod tests {
     #[test]
     fn what_waits_and_what_has_run_stand_beside_what_they_would_be() {
         assert_snapshot!(whatif(&answer(), RenderContext::plain()));
+    }
+
+    #[test]
+    fn an_answer_from_a_trace_says_what_it_does_not_cover() {
+        let past = answer().past.unwrap();
+        let trace = Some("jobs.txt".to_owned());
+        let past = PastReplay { trace, strangers: 7, first_starts: 0, ..past };
+        let answer = WhatIf { waiting: Vec::new(), past: Some(past), ..answer() };
+        let text = whatif(&answer, RenderContext::plain());
+        let flat = text.replace('\n', " ");
+        for part in [
+            "pending jobs are not covered: a trace does not say what is pending now",
+            "1,204 jobs of jobs.txt, 3 that never ran left out, 1 that would no longer fit left out, \
+             7 in the default queue for lack of theirs, replayed by Muster's scheduler from an idle site:",
+        ] {
+            assert!(flat.contains(part), "{part:?} is not in:\n{text}");
+        }
+        // No start is recorded.
+        assert!(!text.contains("12m34s") && !text.contains("no job waits"), "{text}");
     }
 
     #[test]

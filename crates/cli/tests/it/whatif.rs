@@ -93,6 +93,65 @@ fn another_quota_and_another_queue_file_are_tried_without_being_set() {
     );
 }
 
+/// On a cluster of Slurm: two jobs of four GPUs for an hour, submitted together, on four GPUs.
+#[test]
+fn a_dump_is_asked_without_a_daemon() {
+    let home = Home::new();
+    home.write(
+        "cluster.yaml",
+        "nodes:\n- {name: n1, gpu: a100, gpus: 4, cpus: 64, memory: 512GiB}\n",
+    );
+    let job = |id, start| {
+        format!(
+            "{id}|ann|gpu|COMPLETED|1700000000|{start}|01:00:00|02:00:00|1|8|cpu=8,gres/gpu=4|cpu=8,gres/gpu=4,node=1\n"
+        )
+    };
+    let header = "JobID|User|Partition|State|Submit|Start|Elapsed|Timelimit|NNodes|AllocCPUS|ReqTRES|AllocTRES\n";
+    let jobs = [job(1, 1_700_000_000u64), job(2, 1_700_007_200)].concat();
+    home.write("sacct.txt", &format!("{header}{jobs}"));
+    let asked = "whatif --trace sacct.txt --cluster cluster.yaml";
+    let answer: WhatIf = home.words(&format!("{asked} --add-nodes 1 --json")).json();
+    assert_eq!(answer.changes, ["add 1 node, each with 4 GPUs (a100)"]);
+    let past = answer.past.unwrap();
+    assert_eq!((past.trace.as_deref(), past.runs, past.replayed), (Some("sacct.txt"), 2, 2));
+    assert_eq!((past.first_starts, past.first_start_secs.mean), (2, 3600.0));
+    let waits = (past.as_it_is.waited_secs.mean, past.changed.waited_secs.mean);
+    assert_eq!(waits, (1800.0, 0.0), "one of two waits an hour");
+
+    let text = home.words(&format!("{asked} --add-nodes 1")).ok().stdout;
+    for part in [
+        "what if: add 1 node, each with 4 GPUs (a100)\n\npending jobs are not covered: a trace",
+        "2 jobs of sacct.txt, replayed by Muster's scheduler from an idle site:\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    let waited = text.lines().find(|line| line.starts_with("waited in all")).unwrap();
+    let words: Vec<&str> = waited.split_whitespace().collect();
+    assert!(words.ends_with(&["30m", "0s"]), "{waited:?}");
+    assert!(!home.path("m").exists(), "no daemon was started");
+
+    // Another queue file: the first has the queues as they are.
+    home.write("now.yaml", "queues: [{name: gpu, quota: {a100: 4}}, {name: other}]");
+    home.write("none.yaml", "queues: [{name: gpu, quota: {a100: 2}, borrow: 0}, {name: other}]");
+    let queues = format!("{asked} --queues now.yaml");
+    let answer: WhatIf = home.words(&format!("{queues} --queues none.yaml --json")).json();
+    assert_eq!(answer.past.unwrap().changed.refused, 2);
+    let none = home.words(&queues).code(2).stderr;
+    assert!(
+        none.contains("no change is given") && none.contains("the first `--queues` has"),
+        "{none}"
+    );
+    let three = home.words(&format!("{queues} --queues none.yaml --queues now.yaml")).code(2);
+    assert!(three.stderr.contains("`--queues now.yaml` is one too many"), "{}", three.stderr);
+    // Nodes that the quotas do not cover stay idle, and that is said.
+    home.write("tight.yaml", "queues: [{name: gpu, quota: {a100: 4}, borrow: 0}]");
+    let tight = home.words(&format!("{asked} --queues tight.yaml --add-nodes 1")).ok();
+    assert!(tight.stderr.contains("the quotas sum up to 4 of its 8 a100"), "{}", tight.stderr);
+    assert!(
+        home.words("whatif --trace sacct.txt --add-nodes 1").code(2).stderr.contains("--cluster")
+    );
+}
+
 #[test]
 fn mistakes_are_told_with_what_would_be_right() {
     let (home, ..) = contended();
@@ -123,6 +182,7 @@ fn mistakes_are_told_with_what_would_be_right() {
     );
     home.kill_daemon();
     said(&["whatif", "--add-nodes", "1"], 3, "no daemon is running");
+    said(&["whatif", "--add-nodes", "1"], 3, "hint: past jobs need no daemon: `--trace jobs.txt");
 }
 
 /// Regression test: as a tree of JSON values the snapshot took sixty kilobytes per pending job.

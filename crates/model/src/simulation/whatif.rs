@@ -11,11 +11,12 @@ use crate::unit::{GpuMilli, Time};
 /// Answer to a what-if question: the site as it is, and with the changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIf {
-    /// Instant at which the snapshot of the site was taken.
+    /// Instant at which the snapshot of the site was taken; 0 in an answer from a trace.
     pub taken: Time,
     /// Changes in question, as fragments.
     pub changes: Vec<String>,
-    /// Jobs that are pending now, with their starts if no further jobs are submitted.
+    /// Jobs that are pending now, with their starts if no further jobs are submitted. Empty in an answer from a
+    /// trace, which does not say what is pending.
     pub waiting: Vec<PendingJob>,
     /// Past runs, replayed from an idle site. `None` when there were none in that time.
     pub past: Option<PastReplay>,
@@ -63,6 +64,9 @@ pub struct StartTimes {
 /// Replay of past runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PastReplay {
+    /// Path of the trace that is replayed; `None`: the jobs that the daemon has recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Submission of the first run.
     pub since: Time,
     /// Number of elements that ran, or at least held resources.
@@ -76,11 +80,17 @@ pub struct PastReplay {
     /// Elements that are left out because the changed site cannot host them, though the present one
     /// can.
     pub no_longer_fit: u64,
+    /// Elements whose queue the site does not have; they use its default queue.
+    #[serde(default)]
+    pub strangers: u64,
     /// Unit of sizes and hours.
     pub unit: FleetUnit,
     /// Measured seconds from submission to first start of the replayed elements, for comparison
     /// with `first_start_secs` of the replays.
     pub first_start_secs: Spread,
+    /// Number of replayed elements whose first start was measured; 0 if a trace records none.
+    #[serde(default)]
+    pub first_starts: u64,
     /// Figures without the change.
     pub as_it_is: FleetFigures,
     /// Figures with the change.

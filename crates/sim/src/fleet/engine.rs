@@ -44,19 +44,8 @@ impl EngineScheduler {
     /// # Errors
     /// The engine rejects them.
     pub fn new(site: &FleetSite) -> Result<Self, SchedulerError> {
-        let refused = |what: String| move |refusal| SchedulerError::Refused { what, refusal };
-        let mut engine = Engine::new(site.tree.clone())
-            .map_err(EventRefusal::from)
-            .map_err(refused("the queues".to_owned()))?;
+        let mut engine = idle_engine(site)?;
         engine.disable_facts();
-        if !site.levels.is_empty() {
-            engine.apply(Time(0), &Event::LevelsSet(site.levels.clone()));
-        }
-        for node in &site.nodes {
-            let event = Event::NodeJoined(Box::new(node.clone()));
-            engine.validate(&event).map_err(refused(format!("node {}", node.name)))?;
-            engine.apply(Time(0), &event);
-        }
         Ok(Self {
             engine,
             plain: plain(),
@@ -182,6 +171,26 @@ impl EngineScheduler {
         let event = Event::ForeignUse { node: node.spec.name.clone(), foreign };
         self.engine.apply(self.now, &event);
     }
+}
+
+/// Returns an engine with the nodes, levels and queues of a site.
+///
+/// # Errors
+/// The engine rejects them.
+pub(crate) fn idle_engine(site: &FleetSite) -> Result<Engine, SchedulerError> {
+    let refused = |what: String| move |refusal| SchedulerError::Refused { what, refusal };
+    let mut engine = Engine::new(site.tree.clone())
+        .map_err(EventRefusal::from)
+        .map_err(refused("the queues".to_owned()))?;
+    if !site.levels.is_empty() {
+        engine.apply(Time(0), &Event::LevelsSet(site.levels.clone()));
+    }
+    for node in &site.nodes {
+        let event = Event::NodeJoined(Box::new(node.clone()));
+        engine.validate(&event).map_err(refused(format!("node {}", node.name)))?;
+        engine.apply(Time(0), &event);
+    }
+    Ok(engine)
 }
 
 impl Scheduler for EngineScheduler {

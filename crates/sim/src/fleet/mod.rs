@@ -47,6 +47,7 @@ pub use calibration::calibration;
 pub use cluster::{ClusterState, JobStatus, StopCosts};
 pub use domains::Domains;
 pub use engine::EngineScheduler;
+pub(crate) use engine::idle_engine;
 pub use error::SchedulerError;
 pub use failures::Failures;
 pub use figures::{figures, size_name};

@@ -20,7 +20,7 @@ use muster_engine::{Engine, EventRefusal, RestoreError, Snapshot, Violation};
 use muster_model::{NodeId, NodeName, NodeSpec, PastRun, SiteSnapshot, Span, Time};
 use muster_runtime::JOURNAL_VERSION;
 
-use crate::fleet::FleetSite;
+use crate::fleet::{FleetSite, SchedulerError, idle_engine};
 
 pub use change::{ChangeError, NodeKind, SiteChange};
 pub use forecast::StartForecast;
@@ -83,6 +83,15 @@ impl Situation {
             .map_err(|error| WhatIfError::Malformed(error.to_string()))?;
         let engine = Engine::restore(state).map_err(WhatIfError::Contradicts)?;
         Ok(Self { taken, since, past: past.into(), engine })
+    }
+
+    /// Returns a site without jobs and without a past, whose jobs a trace has.
+    ///
+    /// # Errors
+    /// The engine rejects the site.
+    pub fn idle(site: &FleetSite) -> Result<Self, SchedulerError> {
+        let start = Time(0);
+        Ok(Self { taken: start, since: start, past: Arc::default(), engine: idle_engine(site)? })
     }
 
     /// Restricts the past to submissions since this long ago.

@@ -1,18 +1,17 @@
 //! Replay of past jobs from an idle site, as it is and changed: the same jobs both times, each with
 //! its true runtime. A job that has not ended counts with its runtime so far.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::simulation::Spread;
 use muster_model::view::RoleView;
-use muster_model::{Bytes, CpuMilli, GpuMilli, PastRun, QueueSpec};
+use muster_model::{Bytes, CpuMilli, GpuMilli, PastRun, QueueSpec, QueueTree, Span};
 use muster_spec::{JobEnd, TraceJob};
 
 use super::Situation;
 use crate::flat::Estimates;
-use crate::fleet::{FleetJob, FleetLoad, FleetSite};
+use crate::fleet::{FleetJob, FleetLoad, FleetSite, Loading, SharedLoad, SharedLoading};
 use crate::measure::{secs, spread};
 
 /// Two replays of one past.
@@ -28,40 +27,47 @@ pub struct Replays {
     pub too_large: u64,
     /// Jobs that exceed the changed site only.
     pub no_longer_fit: u64,
-    /// Seconds from submission to the first start in the past.
+    /// Jobs whose queue the site as it is does not have, which use its default queue; 0 if it has no other queue.
+    pub strangers: u64,
+    /// Seconds from submission to the first start in the past, of the replayed jobs for which it is known.
     pub first_start_secs: Spread,
+    /// Number of these jobs.
+    pub first_starts: u64,
 }
 
 impl Replays {
     /// Creates the replays of a site's past.
     #[must_use]
     pub fn of(as_it_is: &Situation, changed: &Situation) -> Self {
-        let past = &as_it_is.past;
-        let trace: Vec<TraceJob> = past.iter().map(job).collect();
-        let load = |situation: &Situation| {
-            let site = replayed(situation.site());
-            let load = FleetLoad::of(&trace, &site, Estimates::Requested, true);
-            (site, load)
-        };
-        let ((site, one), (changed_site, mut other)) = (load(as_it_is), load(changed));
-        let FleetLoad { mut jobs, never_ran, too_large, strangers: _ } = one;
-        let ids =
-            |jobs: &[FleetJob]| jobs.iter().map(|job| Arc::clone(&job.id)).collect::<BTreeSet<_>>();
-        let fit = ids(&jobs);
-        let fit_then = ids(&other.jobs);
-        Arc::make_mut(&mut jobs).retain(|job| fit_then.contains(&job.id));
-        Arc::make_mut(&mut other.jobs).retain(|job| fit.contains(&job.id));
-        let replayed = past.iter().filter(|run| {
-            let id: &str = &run.element.to_string();
-            fit.contains(id) && fit_then.contains(id)
-        });
+        let trace: Vec<TraceJob> = as_it_is.past.iter().map(job).collect();
+        Self::of_trace(&trace, true, replayed(as_it_is.site()), replayed(changed.site()))
+    }
+
+    /// Creates the replays of a trace, whose jobs name their tasks or only totals.
+    #[must_use]
+    pub fn of_trace(
+        trace: &[TraceJob],
+        names_tasks: bool,
+        site: FleetSite,
+        changed_site: FleetSite,
+    ) -> Self {
+        let loading = |site| Loading::new(site, Estimates::Requested, names_tasks);
+        let mut shared = SharedLoading::new(vec![loading(&site), loading(&changed_site)]);
+        trace.iter().for_each(|job| shared.add(job));
+        let [one, other] =
+            <[SharedLoad; 2]>::try_from(shared.done()).expect("there are two loadings");
+        let FleetLoad { jobs, never_ran, too_large, strangers } = one.load;
+        let has_queues = site.tree != QueueTree::single();
+        let waits: Vec<Span> = jobs.iter().filter_map(FleetJob::recorded_wait).collect();
         Self {
             never_ran,
             too_large,
-            no_longer_fit: (fit.len() - jobs.len()) as u64,
-            first_start_secs: spread(replayed.map(|run| secs(run.began.since(run.submitted)))),
+            no_longer_fit: one.left_out,
+            strangers: if has_queues { strangers } else { 0 },
+            first_start_secs: spread(waits.iter().map(|wait| secs(*wait))),
+            first_starts: waits.len() as u64,
             as_it_is: (site, jobs),
-            changed: (changed_site, other.jobs),
+            changed: (changed_site, other.load.jobs),
         }
     }
 }

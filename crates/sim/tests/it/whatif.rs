@@ -16,6 +16,7 @@ use muster_sim::whatif::{
     ChangeError, NodeKind, Replays, RuntimeEstimates, SiteChange, Situation, StartForecast,
     WhatIfError,
 };
+use muster_spec::{JobEnd, TraceJob};
 use serde_json::value::to_raw_value;
 
 use crate::fleet::{played, site};
@@ -211,6 +212,42 @@ fn past_jobs_are_replayed() {
     assert_eq!((replays.no_longer_fit, replays.too_large, replays.as_it_is.1.len()), (2, 0, 0));
     // The restricted past is what was submitted since.
     assert_eq!(now.since(Span(299_500)).past.len(), 1);
+}
+
+#[test]
+fn a_trace_is_replayed_on_an_idle_site_and_on_the_changed_one() {
+    // Two gangs of five on eight GPUs; the third needs more than two nodes have.
+    let traced = |id: &str, gpus: u32, queue: &str| TraceJob {
+        id: id.into(),
+        submit: secs(10),
+        runtime: Some(Span::from_secs(100)),
+        started: (id == "b").then(|| secs(50)),
+        requested: None,
+        tasks: gpus,
+        task: Resources { gpu: GpuRequest::whole(1), ..Resources::default() },
+        user: None,
+        queue: Some(queue.into()),
+        priority: 0,
+        ended: JobEnd::Completed,
+    };
+    let trace = [traced("a", 5, "default"), traced("b", 5, "gone"), traced("c", 20, "default")];
+    let now = Situation::idle(&site(1, 8)).unwrap();
+    let mut change = SiteChange::default();
+    change.join(now.more(1, &LIKE_MOST).unwrap());
+    let changed = now.with(&change).unwrap();
+    let replays = Replays::of_trace(&trace, true, now.site(), changed.site());
+    assert_eq!((replays.too_large, replays.no_longer_fit, replays.strangers), (1, 0, 0));
+    assert_eq!((replays.first_starts, replays.first_start_secs.mean), (1, 40.0));
+    let began = [replays.as_it_is, replays.changed].map(|(site, jobs)| {
+        let fleet = played(&site, SchedulerKind::Muster.begin(&site, 0).unwrap(), &jobs);
+        [0, 1].map(|job| fleet.cluster().status(JobNo(job)).began.unwrap().0 / 1000)
+    });
+    assert_eq!(began, [[10, 110], [10, 10]]);
+    // With queues, a job of another one is counted.
+    let mut tree = QueueTree::single();
+    tree.queues.push(QueueSpec::named("other"));
+    let queued = FleetSite { tree, ..site(1, 8) };
+    assert_eq!(Replays::of_trace(&trace, true, queued.clone(), queued).strangers, 1);
 }
 
 #[test]

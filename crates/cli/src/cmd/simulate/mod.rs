@@ -24,6 +24,7 @@ use crate::app::App;
 use crate::args::{OutputArgs, whole_number};
 use crate::exit::{Failure, INTERRUPTED};
 use crate::trace_file;
+pub use fleet::warn_of_nodes_beyond_quotas;
 use play::SimulatedRun;
 
 const EXAMPLES: &str = "\

@@ -26,9 +26,10 @@ pub struct ChangeArgs {
     /// Set the quota of a queue, in GPUs or in GPUs of a model; `none` removes it
     #[arg(long, value_name = "QUEUE=[MODEL:]N|none", help_heading = HEADING)]
     quota: Vec<QuotaChange>,
-    /// Replace queues, quotas and policies by those of a queue file
+    /// Replace queues, quotas and policies by those of a queue file. With --trace and --cluster, the
+    /// first file has the queues of the site as it is, and a second one replaces them
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
-    queues: Option<PathBuf>,
+    queues: Vec<PathBuf>,
 }
 
 /// Largest number of nodes that can be added or removed.
@@ -105,8 +106,13 @@ impl ChangeArgs {
             add_nodes: add_nodes.map(str::parse).transpose()?.into_iter().collect(),
             remove_nodes: remove_nodes.map(str::parse).transpose()?.into_iter().collect(),
             quota: quota.map(str::parse).transpose()?.into_iter().collect(),
-            queues: None,
+            queues: Vec::new(),
         })
+    }
+
+    /// Removes the first queue file, which has the queues of the site as it is.
+    pub fn take_present_queues(&mut self) -> Option<PathBuf> {
+        (!self.queues.is_empty()).then(|| self.queues.remove(0))
     }
 
     /// Returns whether no change is given.
@@ -114,7 +120,7 @@ impl ChangeArgs {
         self.add_nodes.is_empty()
             && self.remove_nodes.is_empty()
             && self.quota.is_empty()
-            && self.queues.is_none()
+            && self.queues.is_empty()
     }
 
     /// Returns the change to a site, and a description of each part.
@@ -141,7 +147,15 @@ impl ChangeArgs {
             words.push(format!("remove {}", grouped_count(u64::from(nodes.count), "node")));
         }
         // 2. Replace the queues, then set quotas.
-        if let Some(path) = &self.queues {
+        if let [_, another, ..] = self.queues.as_slice() {
+            return Err(Failure::usage(format!(
+                "`--queues {}` is one too many",
+                another.display()
+            ))
+            .hint("the site has one queue file, and with `--trace` a first one as it is")
+            .into());
+        }
+        if let Some(path) = self.queues.first() {
             let text = source::read(path)?;
             change.tree =
                 Some(parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?);

@@ -41,6 +41,7 @@ use crate::trace_file::{self, Opened, Streamed};
 use chosen::ChosenScheduler;
 pub use chosen::NameParser;
 use slurm_conf::SlurmConf;
+pub use variants::warn_of_nodes_beyond_quotas;
 use variants::{AddNodes, VariantSetup, Variants};
 
 /// Options for a cluster.

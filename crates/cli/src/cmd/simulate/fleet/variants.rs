@@ -121,14 +121,18 @@ pub fn read(
     }
     check(&all)?;
     for VariantSetup { view, site, .. } in &all {
-        for (model, owned, gpus) in beyond_quotas(site) {
-            app.ui.warning(&format!(
-                "{}: the quotas sum up to {owned} of its {gpus} {model}; under muster the queues leave the rest idle",
-                view.name
-            ));
-        }
+        warn_of_nodes_beyond_quotas(app, &view.name, site);
     }
     Ok(Variants { all, bad })
+}
+
+/// Warns of GPUs of a site that no queue may hold.
+pub fn warn_of_nodes_beyond_quotas(app: &App, name: &str, site: &FleetSite) {
+    for (model, owned, gpus) in beyond_quotas(site) {
+        app.ui.warning(&format!(
+            "{name}: the quotas sum up to {owned} of its {gpus} {model}; under muster the queues leave the rest idle"
+        ));
+    }
 }
 
 /// Returns the GPU models of which a site has more than its queues may hold together: the model, the sum of the
