@@ -150,7 +150,7 @@ fn flat(scheduler: FlatScheduler) -> Option<(usize, Duration)> {
     Some(replay_flat(scheduler, procs, &load.jobs))
 }
 
-/// Replays a backlog.
+/// Replays jobs that arrive within a small part of the time that they need.
 fn backlog(scheduler: FlatScheduler, jobs: u64) -> (usize, Duration) {
     let recipe = parse_recipe(BACKLOG, None).expect("the recipe is right");
     let trace: Vec<TraceJob> = generate(&recipe, 1, Some(jobs)).collect();
