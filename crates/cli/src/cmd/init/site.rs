@@ -123,10 +123,9 @@ fn models(nodes: &[NodeSpec]) -> String {
         *counts.entry(model).or_default() += 1;
     }
     let is_sum_of_nodes = nodes.iter().all(|node| of_node(node).len() == 1);
-    let named = counts.into_iter().map(|(model, nodes)| match is_sum_of_nodes {
-        true => format!("{model}: {nodes}"),
-        false => model,
-    });
+    let named = counts
+        .into_iter()
+        .map(|(model, nodes)| if is_sum_of_nodes { format!("{model}: {nodes}") } else { model });
     let named = named.collect::<Vec<_>>().join(", ");
     if is_sum_of_nodes { format!("{{{named}}}") } else { format!("[{named}]") }
 }
