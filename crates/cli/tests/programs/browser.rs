@@ -1,5 +1,5 @@
 //! The page of `muster simulate --report-out` in a real browser: its scripts run without errors,
-//! and draw.
+//! and draw, and it is read on a telephone without being moved sideways.
 
 use std::process::Command;
 
@@ -23,6 +23,8 @@ addEventListener("load", () => setTimeout(() => {
   const canvas = document.getElementById("gantt-canvas");
   const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
   const found = {
+    width: innerWidth,
+    hidden: document.documentElement.scrollWidth - document.documentElement.clientWidth,
     title: document.title,
     findings: count("#findings li"),
     rows: count("#figures table tr"),
@@ -37,12 +39,14 @@ addEventListener("load", () => setTimeout(() => {
   heading.click();
   found.first = document.querySelector("#figures tbody tr").textContent.trim();
   found.wrong = wrong;
-  const told = document.createElement("pre");
-  told.id = "told";
-  told.textContent = JSON.stringify(found);
-  document.body.append(told);
+  parent.postMessage(JSON.stringify(found), "*");
 }, 200));
 </script>"##;
+
+/// Page around that of the simulation, which keeps what it tells: a window cannot be as narrow as a telephone.
+const FRAME: &str = r#"<!doctype html><pre id="told"></pre><script>
+addEventListener("message", (told) => document.getElementById("told").textContent = told.data);
+</script><iframe src="watched.html" style="border: 0; height: 900px; width: WIDTHpx"></iframe>"#;
 
 #[test]
 #[ignore = "needs chromium: `cargo xtask programs` installs it"]
@@ -65,32 +69,10 @@ fn chromium_runs_the_page_of_a_simulation() {
         1,
     );
     assert_eq!(watched.len(), page.len() + WATCH.len() + LOOK.len());
-    let watched = home.write("watched.html", &watched);
-
-    let mut chromium = Command::new("chromium");
-    // Root has no sandbox in a container; the page is our own.
-    chromium.args([
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1200,900",
-    ]);
-    chromium.args(["--virtual-time-budget=5000", "--dump-dom"]);
-    chromium.arg(format!("--user-data-dir={}", home.path("profile").display()));
-    chromium.arg(format!("file://{}", watched.display()));
-    let output = chromium.env("HOME", home.path("home")).output().unwrap();
-    let dom = String::from_utf8_lossy(&output.stdout);
-    let reported = dom
-        .rsplit_once("<pre id=\"told\">")
-        .and_then(|(_, reported)| reported.split_once("</pre>"));
-    let (reported, _) =
-        reported.unwrap_or_else(|| panic!("{dom}\n{}", String::from_utf8_lossy(&output.stderr)));
-    let found: Value = serde_json::from_str(
-        &reported.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"),
-    )
-    .unwrap();
-
+    home.write("watched.html", &watched);
+    let narrow = looked_at(&home, 390);
+    assert_eq!((&narrow["width"], &narrow["hidden"]), (&390.into(), &0.into()), "{narrow}");
+    let found = looked_at(&home, 1200);
     assert_eq!(found["wrong"], Value::Array(Vec::new()), "{found}");
     let text = |name: &str| found[name].as_str().unwrap();
     assert!(text("title").starts_with("gangs.csv on cluster.yaml"), "{found}");
@@ -108,4 +90,25 @@ fn chromium_runs_the_page_of_a_simulation() {
     assert!(fewer.iter().zip(&all).all(|(fewer, all)| fewer < all), "one is switched off: {found}");
     assert_eq!(found["gantt"], true, "{found}");
     assert!(number("colours") > 3, "the Gantt is drawn: {found}");
+}
+
+/// Opens the page with this width; returns what its scripts told.
+fn looked_at(home: &Home, width: u32) -> Value {
+    let page = home.write("frame.html", &FRAME.replace("WIDTH", &width.to_string()));
+    let mut chromium = Command::new("chromium");
+    // Root has no sandbox in a container; the page is our own.
+    chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
+    chromium.arg("--window-size=1300,1000");
+    chromium.args(["--virtual-time-budget=5000", "--dump-dom"]);
+    chromium.arg(format!("--user-data-dir={}", home.path("profile").display()));
+    chromium.arg(format!("file://{}", page.display()));
+    let output = chromium.env("HOME", home.path("home")).output().unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let reported = dom
+        .rsplit_once("<pre id=\"told\">")
+        .and_then(|(_, reported)| reported.split_once("</pre>"));
+    let (reported, _) =
+        reported.unwrap_or_else(|| panic!("{dom}\n{}", String::from_utf8_lossy(&output.stderr)));
+    let text = reported.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&text).unwrap()
 }
