@@ -23,8 +23,8 @@ const SLICE: (usize, usize) = (6, 150);
 /// Number of processes per processor: tests of daemons mostly wait.
 const PROCESSES_PER_CPU: usize = 2;
 
-/// Priority below that of the clusters' tests, which run longest and mostly wait: a busy machine delays the answers of
-/// their servers by seconds, and a whole run by as much as these tests take.
+/// Niceness of tests that need only cargo. Those of clusters go first: they run longest, and wait for servers that a
+/// busy machine delays by seconds.
 const NICE: [&str; 2] = ["-n", "5"];
 
 /// Cargo's selection of all tests. Unlike `cargo test` alone it includes targets with `test = false`,

@@ -153,7 +153,7 @@ impl From<ReadError> for Failure {
             ReadError::Credentials(_) => Failure::new(text)
                 .hint("they may have expired; `kubectl auth whoami` shows whether they are valid"),
             ReadError::Silent(_) => Failure { code: UNAVAILABLE, ..Failure::new(text) }
-                .hint("`kubectl cluster-info` shows which server the kubeconfig names"),
+                .hint("`kubectl cluster-info` shows which server the kubeconfig names; a proxy is that of its `proxy-url`, or HTTPS_PROXY"),
             ReadError::Forbidden(_) => Failure::new(text)
                 .hint("an administrator can bind the ClusterRole muster-viewer to you"),
             ReadError::Published { options, .. } => Failure::new(text).hint(format!(

@@ -52,7 +52,8 @@ fn a_proxy_of_the_environment_is_asked_unless_the_cluster_is_excluded() {
     let home = Home::new();
     let (proxy, asked) = proxy();
     let env = [("HTTPS_PROXY", proxy.as_str())];
-    ps(&home, "", "", &env);
+    let told = String::from_utf8(ps(&home, "", "", &env).stderr).unwrap();
+    assert!(told.contains("a proxy is that of its `proxy-url`, or HTTPS_PROXY"), "{told}");
     assert_eq!(asked.recv().unwrap(), format!("CONNECT {CLUSTER} HTTP/1.1"));
     while asked.try_recv().is_ok() {}
     let (host, _) = CLUSTER.split_once(':').unwrap();

@@ -43,7 +43,8 @@ addEventListener("load", () => setTimeout(() => {
 }, 200));
 </script>"##;
 
-/// Page around that of the simulation, which keeps what it tells: a window cannot be as narrow as a telephone.
+/// Page that shows that of the simulation in a frame, since a window cannot be as narrow as a telephone, and what its
+/// scripts found.
 const FRAME: &str = r#"<!doctype html><pre id="told"></pre><script>
 addEventListener("message", (told) => document.getElementById("told").textContent = told.data);
 </script><iframe src="watched.html" style="border: 0; height: 900px; width: WIDTHpx"></iframe>"#;

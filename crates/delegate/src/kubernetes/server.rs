@@ -273,7 +273,7 @@ impl From<ReadError> for RequestError {
         let text = error.to_string();
         match error {
             ReadError::Silent(_) => Self::unavailable(text)
-                .hint("`kubectl cluster-info` shows which server the kubeconfig names"),
+                .hint("`kubectl cluster-info` shows which server the kubeconfig names; a proxy is that of its `proxy-url`, or HTTPS_PROXY"),
             ReadError::Credentials(_) => Self::refused(text)
                 .hint("they may have expired; `kubectl auth whoami` shows whether they are valid"),
             ReadError::Forbidden(_) => Self::forbidden(text)

@@ -180,7 +180,7 @@ fn no_change() -> Failure {
         .hint("for example `--add-nodes 2`, `--quota research=16` or `--queues new-queues.yaml`")
 }
 
-/// Adds what works without a daemon to the failure that none was found.
+/// Adds a hint to the error that no daemon was found: questions about past jobs need none.
 fn hint_at_traces(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(failure) => failure
