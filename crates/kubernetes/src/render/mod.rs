@@ -274,6 +274,16 @@ impl<'a> JobShape<'a> {
         }
     }
 
+    /// Returns true for a gang that Muster starts, and that waits again as a whole when it was preempted: as pods
+    /// it would have failed. KubeRay replaces the pods of its own clusters.
+    fn is_gang_of_muster(&self) -> bool {
+        self.input.scheduler == GangScheduler::Muster
+            && self.pods() > 1
+            && self.input.spec.array.is_none()
+            && self.service().is_none()
+            && self.kind != JobKind::RayJob
+    }
+
     /// Returns the annotations that say when Muster's scheduler, or a user, may start the job.
     fn start_terms(&self) -> Vec<(&'static str, String)> {
         let spec = self.input.spec;

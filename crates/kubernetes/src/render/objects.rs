@@ -131,7 +131,10 @@ fn queue(job: &JobShape<'_>) -> Option<String> {
             queue.rsplit('/').next().map(str::to_owned)
         }
         GangScheduler::Kai => job.queue(),
-        _ => job.queue().or_else(|| (!job.start_terms().is_empty()).then(String::new)),
+        _ => {
+            let starts_whole = job.is_gang_of_muster() || !job.start_terms().is_empty();
+            job.queue().or_else(|| starts_whole.then(String::new))
+        }
     }
 }
 

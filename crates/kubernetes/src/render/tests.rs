@@ -243,8 +243,24 @@ fn a_job_that_waits_is_suspended_with_its_terms() {
     );
     let plain = JobSpec { held: false, begin: None, ..spec.clone() };
     let [_, job] = &objects(&plain, GangScheduler::Muster)[..] else { panic!("two objects") };
-    assert_eq!((job["spec"].get("suspend"), job["metadata"].get("annotations")), (None, None));
+    assert_eq!(job["metadata"].get("annotations"), None);
+    let [job] = &objects(&one_pod(), GangScheduler::Muster)[..] else { panic!("one object") };
+    assert_eq!(job["spec"].get("suspend"), None);
     assert_eq!(job["metadata"]["labels"].get("muster.run/queue"), None);
+}
+
+#[test]
+fn a_gang_waits_as_a_whole_for_the_scheduler_that_can_stop_it_as_a_whole() {
+    let gang = JobSpec { queue: "default".into(), ..train() };
+    let job = |scheduler| {
+        let objects = objects(&gang, scheduler);
+        objects.into_iter().find(|object| object["kind"] == "Job").unwrap()
+    };
+    let of_muster = job(GangScheduler::Muster);
+    assert_eq!(of_muster["spec"]["suspend"], true);
+    assert_eq!(of_muster["metadata"]["labels"]["muster.run/queue"], "");
+    let of_others = job(GangScheduler::PodGroups);
+    assert!(of_others["spec"]["suspend"].is_null());
 }
 
 #[test]

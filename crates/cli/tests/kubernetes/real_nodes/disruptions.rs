@@ -1,4 +1,4 @@
-//! Jobs whose pod the cluster ends: it saves before, and one that no other pod waits for starts again.
+//! Jobs whose pods the cluster ends: they save before, and start again, a gang as a whole.
 
 use std::fs;
 
@@ -24,9 +24,14 @@ fn job(place: &KubernetesTarget, name: &str, priority: &str, [more, before]: [&s
     )
 }
 
-/// Returns a namespace, and the priority classes `disrupted` and `urgent`.
+/// Returns a namespace whose jobs kube-scheduler starts, and the priority classes `disrupted` and `urgent`.
 fn target() -> KubernetesTarget {
     let place = KubernetesTarget::without_scheduler();
+    create_classes(&place);
+    place
+}
+
+fn create_classes(place: &KubernetesTarget) {
     for (name, value) in [("disrupted", 1), ("urgent", 1000)] {
         let class = json!({
             "apiVersion": "scheduling.k8s.io/v1",
@@ -36,7 +41,18 @@ fn target() -> KubernetesTarget {
         });
         place.namespace.cluster().kubectl_with(&["apply", "--filename=-"], &class.to_string());
     }
-    place
+}
+
+/// Returns a gang with all GPUs of both nodes, whose ranks note their starts, and end once the test lets them.
+fn gang(place: &KubernetesTarget, name: &str, priority: &str) -> String {
+    let folder = place.folder();
+    let folder = folder.display();
+    let all = place.all_of_it();
+    format!(
+        "name: {name}\n{all}\ntime: 10m\ngrace: 1s\nrun: |\n  echo started >> {folder}/{name}\n  \
+         until [ -e {folder}/{name}-may-end ]; do usleep 50000; done\n\
+         kubernetes: {{priority-class: {priority}, volumes: ['shared:{folder}']}}\n"
+    )
 }
 
 /// Returns what a job has noted.
@@ -65,6 +81,27 @@ fn a_preempted_job_of_one_pod_starts_again() {
     // 2. It runs from its start once there is room, and ends well.
     let_end(&place, "high");
     until("it runs again", || noted(&place, "low") == ["started", "ended", "started"]);
+    let_end(&place, "low");
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
+fn a_preempted_gang_waits_and_starts_again_whole() {
+    let place = KubernetesTarget::new();
+    create_classes(&place);
+    submit(&place, &gang(&place, "low", "disrupted"));
+    until("it runs", || noted(&place, "low").len() == 2);
+    submit(&place, &gang(&place, "high", "urgent"));
+    until("the urgent one runs in its place", || noted(&place, "high").len() == 2);
+    // It is not over: it waits for the GPUs that it had, and nothing of it runs.
+    until("it says so", || {
+        let listed = place.ok(&["ps"]);
+        let mut lines = listed.lines();
+        lines.any(|line| line.contains("low") && line.contains("pending") && line.contains("GPUs"))
+    });
+    assert_eq!(noted(&place, "low").len(), 2);
+    let_end(&place, "high");
+    until("it runs again", || noted(&place, "low").len() == 4);
     let_end(&place, "low");
 }
 

@@ -74,7 +74,7 @@ fn roles_run_whole_as_a_job_set() {
     submit(&place, &format!("name: held\nhold: true\ntime: 5m\nenv: {{CODE: '0'}}\n{MEET}"));
     place.ok(&["release", "held"]);
     assert_eq!(place.call(&["wait", "held"]).0, 0);
-    // 4. It waits whole while other pods have one of its GPUs.
+    // 4. It waits whole, and without pods, while others have one of its GPUs.
     let gate = place.folder().join("may-end");
     let wait = format!("until [ -e {} ]; do usleep 50000; done", gate.display());
     submit(&place, &format!("name: holds\ngpus: 1\ntime: 5m\nrun: {wait}\n"));
@@ -83,8 +83,7 @@ fn roles_run_whole_as_a_job_set() {
     until("it is explained", || place.call(&["explain", "waits"]).1.contains("holds-"));
     let mut pods = place.namespace.list("muster.run/job");
     pods.retain(|pod| pod["metadata"]["name"].as_str().unwrap().starts_with("waits-"));
-    assert_eq!(pods.len(), 3);
-    assert!(pods.iter().all(|pod| pod["spec"]["nodeName"].is_null()), "{pods:?}");
+    assert!(pods.is_empty(), "{pods:?}");
     fs::write(&gate, "").unwrap();
     assert_eq!(place.call(&["wait", "waits"]).0, 0);
 }

@@ -122,12 +122,12 @@ fn a_ray_job_is_started_preempted_and_started_again() {
     until("it is suspended", || state() == "Suspended");
     until("its pods are gone", || pods().is_empty());
     until("the other runs", || place.ok(&["ps"]).contains("2 of 2 ranks"));
-    let listed = place.ok(&["ps"]);
+    // Until the scheduler has seen the end of its pods, they are what it waits for.
     let is_pending = |line: &str| line.contains("raw") && line.contains("pending");
-    assert!(
-        listed.lines().any(|line| is_pending(line) && line.contains("needs 4 GPUs")),
-        "{listed}"
-    );
+    until("it waits for GPUs", || {
+        let listed = place.ok(&["ps"]);
+        listed.lines().any(|line| is_pending(line) && line.contains("needs 4 GPUs"))
+    });
     assert!(place.ok(&["explain", "raw"]).contains("rayjob/raw of namespace"));
     // 3. It is started again on another cluster, and ends.
     std::fs::write(&gate, "").unwrap();
