@@ -1,6 +1,7 @@
 //! Comparison of schedulers on generated mixes of two labs and on Philly: `cargo bench -p muster-sim --bench mixes --
-//! [MIX…] [--seeds N]`. For each scheduler: turnaround, waiting, and what was lost and stranded, in means over
-//! generated traces of several seeds. Philly is replayed once, if the public trace exists.
+//! [MIX…] [--seeds N] [--predicted]`. For each scheduler: turnaround, waiting, and what was lost and stranded, in
+//! means over generated traces of several seeds. Philly is replayed once, if the public trace exists. With
+//! `--predicted` schedulers that plan by run times learn them from each user's earlier jobs.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads files")]
 
@@ -10,6 +11,7 @@ mod sites;
 use std::process::ExitCode;
 
 use muster_model::QueueTree;
+use muster_model::queue::PlannedRuntimes;
 use muster_model::simulation::FleetFigures;
 use muster_sim::flat::Estimates;
 use muster_sim::fleet::{
@@ -51,6 +53,7 @@ struct Mix {
 
 fn main() -> ExitCode {
     let mut seeds = 4;
+    let mut estimates = Estimates::Requested;
     let mut names = Vec::new();
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     while let Some(arg) = args.next() {
@@ -60,6 +63,8 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             };
             seeds = number;
+        } else if arg == "--predicted" {
+            estimates = Estimates::Predicted;
         } else {
             names.push(arg);
         }
@@ -72,7 +77,7 @@ fn main() -> ExitCode {
     }
     for mix in mixes {
         if names.is_empty() || names.iter().any(|name| name == mix.name) {
-            show(&mix);
+            show(&mix, estimates);
         }
     }
     ExitCode::SUCCESS
@@ -107,7 +112,7 @@ fn mixes(seeds: u64) -> Vec<Mix> {
 }
 
 /// Prints a row for each scheduler, in hours.
-fn show(mix: &Mix) {
+fn show(mix: &Mix, estimates: Estimates) {
     let Mix { name, what, traces, .. } = mix;
     if traces.is_empty() {
         println!("{name}: not measured: the public traces are not there");
@@ -117,7 +122,7 @@ fn show(mix: &Mix) {
     println!("scheduler   turnaround    p99  waited    p99  stranded   lost  stops  left");
     for scheduler in SCHEDULERS {
         let runs: Vec<FleetFigures> =
-            traces.iter().map(|trace| figures(mix, trace, scheduler)).collect();
+            traces.iter().map(|trace| figures(mix, trace, scheduler, estimates)).collect();
         let mean =
             |of: fn(&FleetFigures) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
         println!(
@@ -134,13 +139,16 @@ fn show(mix: &Mix) {
     }
 }
 
-fn figures(mix: &Mix, trace: &[TraceJob], scheduler: &str) -> FleetFigures {
+fn figures(mix: &Mix, trace: &[TraceJob], scheduler: &str, estimates: Estimates) -> FleetFigures {
     let kind = SchedulerKind::named(scheduler).expect("the schedulers are known");
-    let load = FleetLoad::of(trace, &mix.site, Estimates::Requested, mix.as_tasks);
+    let mut site = mix.site.clone();
+    if estimates == Estimates::Predicted {
+        site.tree.estimates = PlannedRuntimes::Predicted;
+    }
+    let load = FleetLoad::of(trace, &site, estimates, mix.as_tasks);
     let jobs = if kind.gives_shares() { load.jobs } else { load.in_whole_gpus() };
-    let instance = kind.begin(&mix.site, 1).expect("every scheduler takes the site");
-    let mut fleet =
-        Fleet::new(&mix.site, instance, jobs, StopCosts::default(), Failures::default());
+    let instance = kind.begin(&site, 1).expect("every scheduler takes the site");
+    let mut fleet = Fleet::new(&site, instance, jobs, StopCosts::default(), Failures::default());
     while fleet.step().expect("every plan passes its check") {}
     Finished::of(kind, fleet, false).figures().clone()
 }

@@ -42,7 +42,7 @@ pub(crate) fn run(scheduler: &str, wait_secs: f64) -> FleetFigures {
         variant: String::new(),
         is_engine: scheduler == "muster",
         model_of: match scheduler {
-            "kube-default" => Some("Kubernetes 1.36".to_owned()),
+            "kube-default" => Some("Kubernetes 1.37".to_owned()),
             "kueue" => Some("Kueue 0.19.2".to_owned()),
             _ => None,
         },

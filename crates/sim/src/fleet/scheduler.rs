@@ -121,9 +121,9 @@ impl SchedulerKind {
     pub fn model_of(self) -> Option<&'static str> {
         match self {
             SchedulerKind::Muster | SchedulerKind::External => None,
-            SchedulerKind::KubeDefault => Some("Kubernetes 1.36"),
-            SchedulerKind::KubePacked => Some("Kubernetes 1.36, bin packing"),
-            SchedulerKind::KubeGang => Some("Kubernetes 1.36, pod groups"),
+            SchedulerKind::KubeDefault => Some("Kubernetes 1.37"),
+            SchedulerKind::KubePacked => Some("Kubernetes 1.37, bin packing"),
+            SchedulerKind::KubeGang => Some("Kubernetes 1.37, pod groups"),
             SchedulerKind::Slurm => Some("Slurm 26.11.0-rc1"),
             SchedulerKind::SlurmPreempt => Some("Slurm 26.11.0-rc1, preempt/qos"),
             SchedulerKind::None => Some("users without a scheduler"),

@@ -2,7 +2,7 @@
 //! were lost or have failed. It must not choose nodes.
 //!
 //! Source: pkg/controller/job/job_controller.go and the flags of kube-controller-manager, release
-//! 1.36.
+//! 1.37.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -3,8 +3,7 @@
 //! it: nothing is reserved for it.
 //!
 //! Source: pkg/scheduler/framework/plugins/gangscheduling and schedule_one_podgroup.go, release
-//! 1.36, gates GenericWorkload and GangScheduling. Pods that a group has lost are placed as a group
-//! again.
+//! 1.37, gate GenericWorkload. Pods that a group has lost are placed as a group again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

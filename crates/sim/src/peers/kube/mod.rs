@@ -1,5 +1,5 @@
-//! Models of pod placement in Kubernetes: pod by pod, as stock, and gang scheduling, available
-//! since 1.36.
+//! Models of pod placement in Kubernetes: pod by pod, as stock, and gang scheduling, which is off by
+//! default.
 //!
 //! * `nodes.rs`: which node a pod gets
 //! * `client.rs`: rate limits of requests
@@ -8,8 +8,8 @@
 //! * `pod_by_pod.rs`, `gang.rs`: the two schedulers
 //!
 //! Sources, for each constant beside it: kubernetes/kubernetes, pkg/scheduler and
-//! pkg/controller/job, release 1.36. Not modelled: preemption by priority (traces have none),
-//! affinity, taints, images, volumes, and the time of a cycle.
+//! pkg/controller/job, release 1.37. Not modelled: preemption by priority, affinity, taints, images,
+//! volumes, and the time of a cycle.
 
 mod client;
 mod controller;

@@ -65,7 +65,7 @@ impl NodePicker {
             match best {
                 Some((highest, _)) if score < highest => {}
                 Some((highest, _)) if score == highest => {
-                    // Each equal node has the same chance (same file, selectHost).
+                    // Each equal node has the same chance (same file, prioritizeNodes).
                     equals += 1;
                     if self.rng.roll(equals) == 0 {
                         best = Some((score, id));
@@ -92,8 +92,8 @@ fn sufficient_nodes(count: usize) -> usize {
 type ResourceUse = (u64, u64);
 
 /// Returns the score of a node: by what would be left or used (plugins/noderesources,
-/// LeastAllocated or MostAllocated), and by how evenly CPUs and memory would be used
-/// (BalancedAllocation); weight 1 each, 0 to 100.
+/// LeastAllocated or MostAllocated), 0 to 100, and by whether CPUs and memory would be used more evenly
+/// than before (BalancedAllocation); weight 1 each.
 fn score(node: &PoolNode, pod: &Resources, scoring: Scoring) -> u64 {
     let of = |there: u64, free: u64, asked: u64, default: u64| {
         let asked = if asked == 0 { default } else { asked };
@@ -115,7 +115,7 @@ fn score(node: &PoolNode, pod: &Resources, scoring: Scoring) -> u64 {
             mean([(cpus, of_cpus), (memory, of_memory), (gpu_use(node, pod), of_gpus)])
         }
     };
-    amount + balance([cpus, memory])
+    amount + balance(node, pod)
 }
 
 /// Returns the use of GPUs with the pod; a resource that the pod does not request has no capacity.
@@ -137,12 +137,29 @@ fn mean<const N: usize>(parts: [(ResourceUse, u64); N]) -> u64 {
     sum.checked_div(weights).unwrap_or(0)
 }
 
-/// Returns how evenly resources would be used; 0 if the node has none of them.
-fn balance(parts: [ResourceUse; 2]) -> u64 {
-    let there = parts.into_iter().filter(|(there, _)| *there > 0);
-    let used: Vec<u64> = there.map(|(there, used)| share(used, there)).collect();
-    // With two fractions the standard deviation is half their difference.
-    used.iter().max().zip(used.iter().min()).map_or(0, |(most, least)| 100 - (most - least) / 2)
+/// Returns 75 if the pod leaves the use of CPUs and memory as even as it is, up to 100 if it makes it more
+/// even, down to 50 if less (balanced_allocation.go, since 1.36). Requests count as they are, without
+/// defaults; a pod that has none gets nothing.
+fn balance(node: &PoolNode, pod: &Resources) -> u64 {
+    let asked = [u64::from(pod.cpus.0), pod.memory.0];
+    if asked == [0, 0] {
+        return 0;
+    }
+    let there = [u64::from(node.spec.cpus.0), node.spec.memory.0];
+    let free = [u64::from(node.cpus), node.memory_bytes];
+    let with = |more: [u64; 2]| {
+        evenness([0, 1].map(|at| (there[at], (there[at] - free[at] + more[at]).min(there[at]))))
+    };
+    50 + (50 + with(asked) - with([0, 0])) / 2
+}
+
+/// Returns 100 less the standard deviation of the used parts in percent: of two, half their difference.
+fn evenness([(cpus, cpus_used), (memory, memory_used)]: [ResourceUse; 2]) -> u64 {
+    let [cpus, cpus_used, memory, memory_used] =
+        [cpus, cpus_used, memory, memory_used].map(u128::from);
+    let whole = 2 * cpus * memory;
+    let apart = (cpus_used * memory).abs_diff(memory_used * cpus);
+    ((whole - apart) * 100).checked_div(whole).unwrap_or(100) as u64
 }
 
 /// Returns a part in percent.
@@ -177,11 +194,15 @@ mod tests {
         assert!(pool.take(NodeId(0), &there, devices));
         let score = |pod: &Resources, scoring| score(pool.node(NodeId(0)), pod, scoring);
         let asked = pod(2, 1_000, 10);
-        // (50 + 70) / 2, and 100 less half of 50 - 30.
-        assert_eq!(score(&asked, Scoring::LeastAllocated), 60 + 90);
+        // (50 + 70) / 2. CPUs and memory, 40 % and 20 % used, become 50 % and 30 %: as even as before.
+        assert_eq!(score(&asked, Scoring::LeastAllocated), 60 + 75);
         // (50 + 30 + 3 × 50) / 5. Without GPUs, those of the node do not count.
-        assert_eq!(score(&asked, Scoring::MostAllocated), 46 + 90);
-        assert_eq!(score(&pod(0, 1_000, 10), Scoring::MostAllocated), 40 + 90);
+        assert_eq!(score(&asked, Scoring::MostAllocated), 46 + 75);
+        assert_eq!(score(&pod(0, 1_000, 10), Scoring::MostAllocated), 40 + 75);
+        // 80 % and 30 %: half their difference is 25 and was 10, so 50 + (50 + 75 - 90) / 2.
+        assert_eq!(score(&pod(2, 4_000, 10), Scoring::LeastAllocated), 45 + 67);
+        // Without requests, the defaults count in the first score only.
+        assert_eq!(score(&pod(2, 0, 0), Scoring::LeastAllocated), 69);
     }
 
     #[test]
