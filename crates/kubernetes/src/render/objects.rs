@@ -132,8 +132,8 @@ fn queue(job: &JobShape<'_>) -> Option<String> {
         }
         GangScheduler::Kai => job.queue(),
         _ => {
-            let starts_whole = job.is_gang_of_muster() || !job.start_terms().is_empty();
-            job.queue().or_else(|| starts_whole.then(String::new))
+            let waits_suspended = job.is_gang_of_muster() || !job.start_terms().is_empty();
+            job.queue().or_else(|| waits_suspended.then(String::new))
         }
     }
 }
