@@ -101,13 +101,27 @@ async fn explain_job(app: &App, job: &str) -> Result<ExplainResponse> {
     Ok(client.explain(target.job, target.index).await.map_err(Failure::from)?)
 }
 
-/// Explains an object by its name, or else the job whose job file has that name.
+/// Explains the job of that name, as all commands for jobs find it, or else the object. Options for the
+/// scheduler or the namespace mean an object.
 async fn explain_object(
     app: &App,
     reader: &ClusterReader,
     args: &ExplainArgs,
 ) -> Result<ExplainResponse> {
-    let missing = match args.job.parse::<ObjectName>() {
+    // 1. A list of jobs is small beside all that the plan of an object needs.
+    let object = args.job.parse::<ObjectName>();
+    let has_kind = object.is_ok() && args.job.contains('/');
+    let has_options = args.kubernetes.are_given() || args.namespace.is_some();
+    let no_job = if has_kind || has_options {
+        None
+    } else {
+        match explain_job(app, &args.job).await {
+            Ok(explained) => return Ok(explained),
+            Err(error) => Some(error).filter(|error| !is_not_found(error)),
+        }
+    };
+    // 2. What is no job, or may not be read as one.
+    let missing = match object {
         Ok(name) => match reader.explain(&name).await {
             Ok((now, explanation, gang)) => {
                 return Ok(ExplainResponse { now, explanation, gang: Some(gang) });
@@ -117,14 +131,7 @@ async fn explain_object(
         },
         Err(malformed) => Failure::usage(malformed),
     };
-    // Names of job files are looked up in the cluster of --on, with the settings of its scheduler.
-    if args.kubernetes.are_given() || args.namespace.is_some() {
-        return Err(missing.into());
-    }
-    match explain_job(app, &args.job).await {
-        Err(error) if is_not_found(&error) => Err(missing.into()),
-        answer => answer,
-    }
+    Err(no_job.unwrap_or_else(|| missing.into()))
 }
 
 fn is_not_found(error: &anyhow::Error) -> bool {
