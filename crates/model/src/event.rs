@@ -99,6 +99,15 @@ pub enum Event {
     Checkpoint(CommandTarget),
     /// A backend reports on a task.
     Task(TaskReport),
+    /// The processes of an attempt have run since an earlier instant than the engine was told of: a scheduler
+    /// that took over found them running. What they would lose, and how long they are protected, counts from there; the
+    /// time limit of its job is what was left of it. Ignored when the attempt is not the current one, or does not run.
+    RunningSince {
+        /// Attempt that was found running.
+        id: AttemptId,
+        /// Instant at which it got its nodes.
+        since: Time,
+    },
     /// A gang was not ready in time: counts as a failed start. Ignored when it is ready by now, or
     /// when the attempt is not the current one.
     StartOverdue {

@@ -131,6 +131,7 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         | Event::AdvanceReservationRemoved { .. }
         // Computed again at the next step.
         | Event::AdvanceReservationPlaced { .. }
+        | Event::RunningSince { .. }
         | Event::StartOverdue { .. }
         | Event::StopEarly { .. }
         | Event::GpusIdle { .. }

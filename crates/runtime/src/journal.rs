@@ -46,6 +46,7 @@ impl JournalRecord {
                 Event::Requeue(_) => "requeue",
                 Event::Checkpoint(_) => "checkpoint",
                 Event::Task(_) => "task",
+                Event::RunningSince { .. } => "running_since",
                 Event::StartOverdue { .. } => "start_overdue",
                 Event::EvictionDue { .. } => "eviction_due",
                 Event::StopEarly { .. } => "stop_early",

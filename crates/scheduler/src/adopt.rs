@@ -1,5 +1,5 @@
-//! Adoption: pods that are bound already become a running job of the engine, at their nodes. So the
-//! scheduler takes over after a restart, and what is left of a gang whose pods end one by one.
+//! Adoption: pods that are bound already become running jobs of the engine, at their nodes and since they
+//! got them. So the scheduler takes over after a restart, and what is left of a gang whose pods end one by one.
 
 use std::sync::Arc;
 
@@ -39,18 +39,43 @@ impl Scheduler {
             .filter(|key| self.pods.get(key).is_some_and(is_adoptable))
             .cloned()
             .collect();
-        if pods.is_empty() {
-            return;
-        }
-        for pod in &pods {
-            self.forget_foreign(pod);
-        }
-        if let Err(pods) = self.adopt(now, key, pods) {
+        for pods in self.running_batches(key, pods) {
             for pod in &pods {
-                self.count_as_foreign(pod);
+                self.forget_foreign(pod);
             }
-            self.sync_nodes(now);
+            if let Err(pods) = self.adopt(now, key, pods) {
+                for pod in &pods {
+                    self.count_as_foreign(pod);
+                }
+                self.sync_nodes(now);
+            }
         }
+    }
+
+    /// Returns the running pods that are one job each, as they were before a restart: those that the
+    /// gang cannot run without together, each other one alone, so that it can be preempted alone. The
+    /// pods of a workload that Muster resumes start as one job.
+    fn running_batches(&self, key: &GangKey, mut pods: Vec<ObjectKey>) -> Vec<Vec<ObjectKey>> {
+        if pods.is_empty() {
+            return Vec::new();
+        }
+        if self.groups.workload(key).is_some() {
+            return vec![pods];
+        }
+        let facts = pods.iter().filter_map(|key| self.pods.get(key)).map(|pod| &*pod.facts);
+        let facts: Vec<&PodFacts> = facts.collect();
+        let Ok(minimum) = self.groups.minimum(key, &facts) else { return vec![pods] };
+        let gang = self.gangs.get(key).into_iter().flat_map(|gang| &gang.pods);
+        let all = || gang.clone().filter_map(|key| self.pods.get(key));
+        let running = all().filter(|pod| pod.is_running() && pod.job.is_some()).count();
+        let have = running + self.groups.succeeded(key, all());
+        let missing = (minimum as usize).saturating_sub(have).min(pods.len());
+        let order =
+            |pod: &Pod| (!pod.is_running(), pod.facts.created.clone(), pod.facts.key.clone());
+        pods.sort_by_cached_key(|key| self.pods.get(key).map(order));
+        let alone = pods.split_off(missing);
+        let together = (!pods.is_empty()).then_some(pods);
+        together.into_iter().chain(alone.into_iter().map(|pod| vec![pod])).collect()
     }
 
     /// Adopts pods as one job; returns them if the engine does not accept that.
@@ -106,6 +131,9 @@ impl Scheduler {
             },
         );
         self.report_bound(now, id);
+        if let Some(since) = self.bound_since(pods) {
+            self.engine.apply(now, &Event::RunningSince { id: attempt, since });
+        }
         true
     }
 
@@ -138,8 +166,7 @@ impl Scheduler {
             .ok()?;
         let advance_reservation = spec.constraint.advance_reservation;
         spec.constraint = NodeConstraint { advance_reservation, ..NodeConstraint::default() };
-        let bound = facts.iter().filter_map(|(pod, _)| instant::parse(pod.bound_at.as_deref()?));
-        let elapsed = bound.min().map_or(Span(0), |since| now.since(since));
+        let elapsed = self.bound_since(pods).map_or(Span(0), |since| now.since(since));
         let left = |limit: Span| Span(limit.0.saturating_sub(elapsed.0)).max(LEAST_LEFT);
         spec.time_limit = spec.time_limit.map(left);
         // A pod that runs has its ports and its place; only quantities are counted.
@@ -147,6 +174,12 @@ impl Scheduler {
             group.task.extras.retain(|name, _| !RuleId::is_key(name));
         }
         Some((spec, ranks))
+    }
+
+    /// Returns the instant at which the first of these pods got its node; `None` if none has one yet.
+    fn bound_since(&self, pods: &[ObjectKey]) -> Option<Time> {
+        let pods = pods.iter().filter_map(|key| self.pods.get(key));
+        pods.filter_map(|pod| instant::parse(pod.facts.bound_at.as_deref()?)).min()
     }
 
     /// Returns a pod that has a node, or is being bound to one, with the devices that it claims.

@@ -14,7 +14,7 @@ use super::gang::{needs_of, priority_and_protection};
 use super::ledger::NodeSum;
 use super::{Violation, borrowed, quota, resized};
 use crate::state::State;
-use crate::state::job::{Job, RunStage};
+use crate::state::job::{Job, Run, RunStage};
 
 /// Maximum number of victims for which the quota check is repeated: each repetition walks the tree.
 const MAX_QUOTA_CHECKS: usize = 32;
@@ -193,7 +193,9 @@ fn wrong_eviction(
     );
     let ((order, protect), (candidate_order, _)) = terms;
     let safe = [protect, of_queue.unwrap_or_default()];
-    if safe.into_iter().any(|one: Protection| one.until(victim.from) > now) {
+    let run = state.jobs.element(victim.element).and_then(|found| found.run.as_ref());
+    let began = run.map_or(victim.from, Run::since);
+    if safe.into_iter().any(|one: Protection| one.until(began) > now) {
         return Some("it is protected");
     }
     // 2. Eligibility for the stated cause.

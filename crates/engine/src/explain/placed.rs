@@ -34,7 +34,7 @@ pub(super) fn of(state: &State, outlook: &Outlook, id: ElementId) -> Option<Plac
         nodes: run.placement.iter().map(|task| task.node).collect::<BTreeSet<_>>().len() as u32,
         places: places(&state.pool, &run.placement),
         levels: levels(state, job, &run.placement),
-        since: run.held_from,
+        since: run.since(),
         backfilled: run.backfilled,
         predicted: run.expected.is_some(),
         next: next(state, outlook, id, &run.placement),

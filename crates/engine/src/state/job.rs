@@ -410,6 +410,12 @@ impl Run {
     pub(crate) fn milli(&self) -> u64 {
         self.gpus.iter().map(|(_, milli)| milli).sum()
     }
+
+    /// Returns the instant since which it has its resources: before `held_from`, from which it is charged,
+    /// if it was found running.
+    pub(crate) fn since(&self) -> Time {
+        self.started.map_or(self.held_from, |started| started.min(self.held_from))
+    }
 }
 
 impl Element {

@@ -138,6 +138,7 @@ impl State {
             Event::Requeue(target) => self.requeue(now, *target),
             Event::Checkpoint(target) => self.ask_checkpoint(now, *target),
             Event::Task(report) => self.report(now, report),
+            Event::RunningSince { id, since } => self.running_since(*id, *since),
             Event::StartOverdue { id, after } => self.start_overdue(now, *id, *after),
             Event::EvictionDue { id } => self.eviction_due(now, *id),
             Event::StopEarly { id, step, why } => self.stop_early(now, *id, *step, why),

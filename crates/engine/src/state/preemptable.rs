@@ -90,7 +90,7 @@ impl PreemptableIndex {
                 user: job.user,
                 gpus: run.gpus.clone(),
                 unsaved_since: element.unsaved_since(),
-                held_from: run.held_from,
+                held_from: run.since(),
                 protect: spec.protect_of(ordinal),
                 delay: PreemptableAttempt::eviction_delay(spec, is_running),
             })

@@ -2,7 +2,9 @@
 
 use muster_model::outcome::TaskExit;
 use muster_model::view::TaskStage;
-use muster_model::{Effect, JobId, NodeId, Observation, Outcome, Rank, TaskReport, Time};
+use muster_model::{
+    AttemptId, Effect, JobId, NodeId, Observation, Outcome, Rank, TaskReport, Time,
+};
 
 use super::State;
 use super::attempt::{attempt_id, end_of_run};
@@ -111,6 +113,20 @@ impl State {
         } else {
             self.start_waits.update(&mut self.jobs, id, ordinal);
         }
+    }
+
+    /// Sets the instant since which an attempt runs that was found running.
+    pub(super) fn running_since(&mut self, id: AttemptId, since: Time) {
+        let job = id.element.job;
+        let Some(ordinal) = self.jobs.ordinal_of(id.element) else { return };
+        let Some(record) = self.jobs.get_mut(&job).map(|job| &mut job.record) else { return };
+        let Some(element) = record.elements.get_mut(&ordinal) else { return };
+        let is_current = element.phase == Phase::Active && element.attempt == id.attempt.0;
+        let run = element.run.as_mut().filter(|run| is_current && run.stage == RunStage::Running);
+        let Some(started) = run.and_then(|run| run.started.as_mut()) else { return };
+        *started = since.min(*started);
+        record.started = record.started.min(Some(since));
+        self.preemptable.update(&self.jobs, job, ordinal);
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn validate_event(state: &State, event: &Event) -> Result<(), EventRe
         Event::NodeJoined(_)
         | Event::LevelsSet(_)
         | Event::Task(_)
+        | Event::RunningSince { .. }
         | Event::StartOverdue { .. }
         | Event::StopEarly { .. }
         | Event::GpusIdle { .. }

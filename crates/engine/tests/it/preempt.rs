@@ -191,6 +191,30 @@ fn protection_holds_for_its_time_and_then_no_longer() {
     cluster.expect("g1", JobState::Pending);
 }
 
+/// After a restart of a scheduler all attempts start at one instant; what they have done before counts.
+#[test]
+fn what_was_found_running_loses_and_is_protected_since_it_began() {
+    let protection =
+        |name: &str| job(name).gpus(2).with(|spec| spec.protect = Protection::For(span("1h")));
+    let mut cluster = TestCluster::new(&[node("n1", 4)]);
+    cluster.now = cluster.now + span("3h");
+    for name in ["old", "young"] {
+        cluster.submit(protection(name));
+        cluster.expect(name, JobState::Running);
+    }
+    let found = [("young", "70m"), ("old", "2h")];
+    for (name, ago) in found {
+        let id = cluster.attempt(name, 0);
+        let since = cluster.now - span(ago);
+        cluster.step(vec![Event::RunningSince { id, since }]);
+    }
+    // Neither is protected any more, and `young` loses less, though it started after `old`.
+    cluster.submit(job("urgent").gpus(2).priority(1));
+    cluster.expect("urgent", JobState::Running);
+    cluster.expect("old", JobState::Running);
+    cluster.expect("young", JobState::Pending);
+}
+
 #[test]
 fn protected_jobs_do_not_borrow() {
     let mut cluster =

@@ -10,10 +10,10 @@ use muster_model::queue::{
     Backfill, Defragment, IdleAction, PlacementPolicy, PlannedRuntimes, QueueBudget, QueueLimits,
 };
 use muster_model::{
-    Array, Bytes, Checkpoint, CommandTarget, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event,
-    Foreign, GpuMilli, GpuModel, JobId, JobSpec, NodeSpec, Observation, Preemption, QueueSpec,
-    QueueTree, Replicas, Restart, Segment, Service, Span, TaskCheckpoint, TaskExit, TaskGroup,
-    Tier, Time, Topology, TopologyRule, WorkloadKind,
+    Array, AttemptId, Bytes, Checkpoint, CommandTarget, CpuMilli, Dependency, DeviceSet, Drain,
+    Effect, Event, Foreign, GpuMilli, GpuModel, JobId, JobSpec, NodeSpec, Observation, Preemption,
+    QueueSpec, QueueTree, Replicas, Restart, Segment, Service, Span, TaskCheckpoint, TaskExit,
+    TaskGroup, Tier, Time, Topology, TopologyRule, WorkloadKind,
 };
 use proptest::prelude::*;
 
@@ -272,9 +272,23 @@ fn random_topology(rng: &mut TestRng, spec: &JobSpec) -> Topology {
     Topology { rule, segment }
 }
 
-/// Returns a random report of a task of an active attempt.
+/// Returns that an attempt has run since before it was started here, seldom an earlier attempt.
+fn random_adoption(rng: &mut TestRng, cluster: &TestCluster) -> Option<Event> {
+    let id = random_attempt(rng, cluster)?;
+    let since = cluster.now - Span::from_secs(rng.below(100));
+    Some(Event::RunningSince { id, since })
+}
+
 /// Returns an action on an attempt for its idle GPUs, seldom on an earlier one.
 fn random_idleness(rng: &mut TestRng, cluster: &TestCluster) -> Option<Event> {
+    let id = random_attempt(rng, cluster)?;
+    let action = *rng.pick(&IdleAction::ALL);
+    let after = Span::from_secs(rng.below(20));
+    Some(Event::GpusIdle { id, queue: "a".into(), gpus: 1, below_percent: 5, after, action })
+}
+
+/// Returns an active attempt, seldom the one before it.
+fn random_attempt(rng: &mut TestRng, cluster: &TestCluster) -> Option<AttemptId> {
     let tasks = cluster.engine.expected_tasks();
     if tasks.is_empty() {
         return None;
@@ -283,11 +297,10 @@ fn random_idleness(rng: &mut TestRng, cluster: &TestCluster) -> Option<Event> {
     if rng.chance(5) {
         id.attempt.0 = id.attempt.0.saturating_sub(1);
     }
-    let action = *rng.pick(&IdleAction::ALL);
-    let after = Span::from_secs(rng.below(20));
-    Some(Event::GpusIdle { id, queue: "a".into(), gpus: 1, below_percent: 5, after, action })
+    Some(id)
 }
 
+/// Returns a random report of a task of an active attempt.
 fn random_report(rng: &mut TestRng, cluster: &TestCluster) -> Option<Event> {
     let tasks = cluster.engine.expected_tasks();
     if tasks.is_empty() {
@@ -346,7 +359,8 @@ fn random_event(
             0 => Event::Release(random_target(rng, cluster)),
             _ => Event::AdminRelease { target: random_target(rng, cluster), by: "cy".into() },
         },
-        32 => match rng.below(5) {
+        32 => match rng.below(6) {
+            5 => random_adoption(rng, cluster)?,
             4 => random_idleness(rng, cluster)?,
             0 | 1 => Event::Requeue(random_target(rng, cluster)),
             2 => Event::Checkpoint(random_target(rng, cluster)),

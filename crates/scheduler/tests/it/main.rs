@@ -16,6 +16,7 @@ mod metrics;
 mod objects;
 mod outside;
 mod reservations;
+mod restart;
 mod shares;
 mod start;
 mod waiting;

@@ -33,6 +33,7 @@ impl Ledger {
             }
             Event::StopEarly { .. } => Err("no run has sweeps")?,
             Event::GpusIdle { .. } => Err("no run has loads of GPUs")?,
+            Event::RunningSince { .. } => Err("no run finds attempts that it did not start")?,
             Event::Cancel { target, by } => self.cancel(*target, by),
             Event::Requeue(target) => self.requeue(*target),
             Event::QueuesSet(tree) => self.queues_set(tree),
@@ -185,6 +186,7 @@ fn may_outdate_nominations(event: &Event) -> bool {
         | Event::Task(_)
         | Event::StopEarly { .. }
         | Event::GpusIdle { .. }
+        | Event::RunningSince { .. }
         | Event::StartOverdue { .. }
         | Event::EvictionDue { .. } => false,
     }
