@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_model::view::{
     ElasticView, ElementView, JobState, JobView, NativeView, ServiceView, TaskStage, TaskView,
 };
-use muster_model::{JobId, NodeName, Outcome, Reason, Time};
+use muster_model::{GpuMilli, JobId, NodeName, Outcome, Reason, Time};
 
 use crate::RenderContext;
 use crate::amount::{count, gpus, ranges};
@@ -157,12 +157,17 @@ pub fn gpus_held(job: &JobView, name_nodes: bool) -> String {
     // An external scheduler may report how many devices, but no longer which.
     let has_devices = tasks.iter().any(|task| !task.devices.is_empty());
     match () {
-        () if job.native.is_some() && !has_devices && job.gpus.0 > 0 && job.array.is_none() => {
-            match holds(job.state) || job.started.is_some() {
-                false if job.state.is_final() => "-".to_owned(),
-                false => format!("0 of {}", job.gpus),
-                // Its nodes stand in a column of their own.
-                true => job.gpus.to_string(),
+        () if job.native.is_some() && !has_devices && job.gpus.0 > 0 => {
+            // Of an array what its elements hold. Its nodes stand in a column of their own.
+            let held = match job.array {
+                Some(_) => GpuMilli(job.gpus.0 * shown.len() as u32),
+                None if holds(job.state) || job.started.is_some() => job.gpus,
+                None => GpuMilli(0),
+            };
+            match held {
+                GpuMilli(0) if job.state.is_final() => "-".to_owned(),
+                GpuMilli(0) => format!("0 of {}", job.gpus),
+                held => held.to_string(),
             }
         }
         () if job.gpus.0 == 0 && job.elastic.is_none_or(|elastic| elastic.most_gpus.0 == 0) => {
@@ -331,11 +336,11 @@ fn ranks(element: &ElementView, elastic: Option<&ElasticView>) -> Option<String>
         JobState::Running if total > 1 => {
             Some(format!("{} of {total} ranks", at(TaskStage::Running)))
         }
-        JobState::Stopping => Some(format!(
-            "{} of {} not ended",
-            total - at(TaskStage::Ended),
-            count(total as u64, "rank")
-        )),
+        JobState::Stopping => match total - at(TaskStage::Ended) {
+            // An external scheduler has not counted their ends yet.
+            0 => None,
+            left => Some(format!("{left} of {} not ended", count(total as u64, "rank"))),
+        },
         _ => None,
     }
 }
@@ -527,17 +532,7 @@ mod tests {
     fn jobs_of_slurm_have_their_nodes_and_what_is_left_of_their_time() {
         let mut rows = sample::contention();
         for job in &mut rows {
-            job.native = Some(NativeView {
-                system: "slurm".to_owned(),
-                cluster: None,
-                state: "RUNNING".to_owned(),
-                reason: None,
-                partition: "batch".to_owned(),
-                qos: None,
-                restarts: 0,
-                id: None,
-                name: None,
-            });
+            job.native = Some(sample::native("slurm"));
             for task in job.elements.iter_mut().flat_map(|element| &mut element.tasks) {
                 task.devices.clear();
                 task.node = format!("node{}", task.rank.0 + 1).as_str().into();
@@ -559,6 +554,22 @@ mod tests {
         assert_eq!(on, ["ON", "kubernetes@prod", "kubernetes@test"], "{text}");
         let narrow = jobs(&rows[..2], &[], RenderContext::plain().at(after(6)).with_width(80));
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    }
+
+    /// An external scheduler says how many GPUs an element has, and not which.
+    #[test]
+    fn arrays_of_other_schedulers_count_the_gpus_of_what_runs() {
+        let mut array = sample::contention().swap_remove(2);
+        array.native = Some(sample::native("kubernetes"));
+        for task in array.elements.iter_mut().flat_map(|element| &mut element.tasks) {
+            task.devices.clear();
+        }
+        let shown = |job: &JobView| gpus_held(job, true);
+        assert_eq!(shown(&array), "2");
+        array.elements.iter_mut().for_each(|element| element.state = JobState::Pending);
+        assert_eq!(shown(&array), "0 of 1");
+        array.state = JobState::Done;
+        assert_eq!(shown(&array), "-");
     }
 
     #[test]

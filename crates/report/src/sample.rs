@@ -4,7 +4,7 @@
 use muster_model::reason::{CapacityGap, HeadReservedPlace, Limiting};
 use muster_model::view::{
     ArrayView, DeviceBar, ElasticView, ElementView, Eta, Explanation, Holder, HolderEnd, JobChange,
-    JobState, JobView, TaskStage, TaskView,
+    JobState, JobView, NativeView, TaskStage, TaskView,
 };
 use muster_model::{
     Bytes, CpuMilli, DependencyKind, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Span,
@@ -306,6 +306,21 @@ pub fn job(number: u64, name: &str, state: JobState, gpus: u32) -> JobView {
 }
 
 /// Elastic gangs: one waits, one runs and is about to grow, one does not change.
+/// Returns what an external scheduler says of a job that runs.
+pub fn native(system: &str) -> NativeView {
+    NativeView {
+        system: system.to_owned(),
+        cluster: None,
+        state: "RUNNING".to_owned(),
+        reason: None,
+        partition: "batch".to_owned(),
+        qos: None,
+        restarts: 0,
+        id: None,
+        name: None,
+    }
+}
+
 pub fn elastic() -> Vec<JobView> {
     let elastic = Some(ElasticView {
         fewest_tasks: 2,

@@ -56,7 +56,9 @@ usage: cargo xtask kubernetes <command>
   shell [DIR] [-- COMMAND…]      run a command (default $SHELL) in which kubectl uses the cluster, as its administrator
   kubeconfig NAMESPACE/NAME [DIR]
                                  print a kubeconfig of a service account, which has only the rights of its roles
-  image NAME PROGRAM [DIR]       make an image of a program of this machine with its libraries, and give it to all real nodes
+  image NAME PROGRAM [--with FOLDER] [DIR]
+                                 make an image of a program of this machine with its libraries, and a folder of the machine
+                                 at its own path, and give it to all real nodes
   test [FILTER]                  start a cluster, run the tests that need it, and stop it
   test --peers[=NAME,…] [FILTER] run the tests of jobs with volcano, kueue, kai and kuberay, each in a cluster of its own
   demo [DIR] [MUSTER]            show two gangs on eight GPUs, first with kube-scheduler, then with Muster, in a cluster of
@@ -97,10 +99,14 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         ["kubeconfig", account, rest @ ..] if rest.len() < 2 => {
             print!("{}", kubeconfig::of_service_account(&at(rest)?, account)?);
         }
-        ["image", name, program, rest @ ..] if rest.len() < 2 => {
+        ["image", name, program, rest @ ..] if rest.len() < 4 => {
+            let (with, rest) = match rest {
+                ["--with", folder, rest @ ..] => (Some(Path::new(folder)), rest),
+                _ => (None, rest),
+            };
             let cluster = at(rest)?;
             cluster.require_up()?;
-            nodes::add_image(&cluster, name, Path::new(program))?;
+            nodes::add_image(&cluster, name, Path::new(program), with)?;
         }
         ["demo"] => return demo::run(root, None, None),
         ["demo", dir] => return demo::run(root, Some(Path::new(dir)), None),

@@ -56,9 +56,14 @@ pub fn start(cluster: &KubernetesTestCluster, node: RealNode) -> Result<()> {
     ready::wait_for_node(cluster, &node.name())
 }
 
-/// Makes an image of a program, and gives it to all nodes.
-pub fn add_image(cluster: &KubernetesTestCluster, name: &str, program: &Path) -> Result<()> {
-    add_archive(cluster, &images::write_of_program(cluster, name, program)?)
+/// Makes an image of a program, and of a folder that it needs, and gives it to all nodes.
+pub fn add_image(
+    cluster: &KubernetesTestCluster,
+    name: &str,
+    program: &Path,
+    with: Option<&Path>,
+) -> Result<()> {
+    add_archive(cluster, &images::write_of_program(cluster, name, program, with)?)
 }
 
 /// Gives the images of an archive to all nodes.

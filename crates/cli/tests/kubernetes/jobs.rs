@@ -182,6 +182,11 @@ fn missing_rights_are_named() {
         "cannot create resource \"jobs\" in API group \"batch\"",
     );
     check_failure(&muster_as(&user, &["ps"]), 1, "cannot list resource \"");
+    // What was refused does not exist, and is not said to remain.
+    let refused = muster_as(&user, &["run", "--", "true"]);
+    check_failure(&refused, 1, "cannot create resource \"");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!said.contains("may remain"), "{said}");
     // 2. With those of a namespace: its jobs alone are listed.
     let words = [
         "create",

@@ -1,6 +1,7 @@
 //! Objects that a request creates. An annotation of each has the key of the request, so that a repeated request finds
 //! what it has created, and a request that fails deletes it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_kubernetes::names;
@@ -13,6 +14,13 @@ use super::{KubernetesScheduler, RETRY_INTERVAL, RequestError, Result};
 /// Time for which a request waits for an API server that does not answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// Failed creation of an object.
+pub(super) struct NotCreated {
+    pub(super) refusal: RequestError,
+    /// True if the object may exist: a request for it had no answer.
+    pub(super) may_exist: bool,
+}
+
 impl KubernetesScheduler {
     /// Creates an object at the path of its kind. If it exists after a request that had no answer, this
     /// request has created it.
@@ -24,18 +32,31 @@ impl KubernetesScheduler {
         server: &ApiServer,
         collection: &str,
         object: &Value,
-    ) -> Result<Value> {
+    ) -> std::result::Result<Value, NotCreated> {
         let address = format!("{collection}?fieldValidation=Strict");
-        let error = match self.until_answered(|| server.create(&address, object)).await? {
-            Ok(created) => return Ok(created),
-            Err(error) => refusal(error),
+        let tries = AtomicU32::new(0);
+        let create = || {
+            tries.fetch_add(1, Ordering::Relaxed);
+            server.create(&address, object)
         };
-        if !error.is_conflict() {
+        let answer = self.until_answered(create).await;
+        let tries = tries.into_inner();
+        let error = match answer {
+            Ok(Ok(created)) => return Ok(created),
+            Ok(Err(error)) => {
+                let may_exist = tries > 1 || is_transient(&error);
+                NotCreated { refusal: refusal(error), may_exist }
+            }
+            Err(refusal) => NotCreated { refusal, may_exist: tries > 0 },
+        };
+        if !error.refusal.is_conflict() {
             return Err(error);
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let found = server.get(&format!("{collection}/{name}")).await?;
-        found.filter(|found| is_of_one_request(found, object)).ok_or(error)
+        match server.get(&format!("{collection}/{name}")).await {
+            Ok(found) => found.filter(|found| is_of_one_request(found, object)).ok_or(error),
+            Err(refusal) => Err(NotCreated { refusal, may_exist: true }),
+        }
     }
 
     /// Deletes an object if the request has created it. Returns the error of the request, with a hint if the object

@@ -13,6 +13,7 @@ use muster_kubernetes::reservation::{self, RESERVATIONS};
 use muster_model::{AdvanceReservationName, ReservedResources};
 use serde_json::{Value, json};
 
+use super::created::NotCreated;
 use super::server::{ApiServer, ReadLists};
 use super::{KubernetesScheduler, RequestError, Result};
 use crate::route::now;
@@ -111,17 +112,17 @@ impl KubernetesScheduler {
         object["metadata"]["annotations"][names::SUBMISSION] = key.into();
         match self.create_once(server, list, &object).await {
             Ok(created) => Ok(created),
-            Err(error) if error.is_conflict() => Err(RequestError::conflict(format!(
-                "the reservation {name} exists already"
-            ))
-            .hint(format!(
-                "delete it with `muster reserve {name} --drop`, or choose another name"
-            ))),
-            // Nothing was created without the right to it.
-            Err(error) if error.is_forbidden() => Err(or_missing_rule(error, "create")),
-            Err(error) => {
-                Err(self.delete_created(server, &format!("{list}/{name}"), &object, error).await)
+            Err(NotCreated { refusal, .. }) if refusal.is_conflict() => {
+                let exists = format!("the reservation {name} exists already");
+                Err(RequestError::conflict(exists).hint(format!(
+                    "delete it with `muster reserve {name} --drop`, or choose another name"
+                )))
             }
+            Err(NotCreated { refusal, may_exist: true }) => {
+                let path = format!("{list}/{name}");
+                Err(self.delete_created(server, &path, &object, refusal).await)
+            }
+            Err(NotCreated { refusal, .. }) => Err(or_missing_rule(refusal, "create")),
         }
     }
 

@@ -14,6 +14,7 @@ use muster_model::{DependencyKind, JobId, JobSpec, QueueName, Time, UserName};
 use muster_spec::{CheckedJob, SubmissionSite};
 use serde_json::{Value, json};
 
+use super::created::NotCreated;
 use super::send::read_folder;
 use super::server::{ApiServer, refusal};
 use super::{JobKey, KubernetesScheduler, RequestError, Result, claimed_gpus, kai};
@@ -128,15 +129,16 @@ impl KubernetesScheduler {
             return Ok(response(&ready, &[], warnings));
         }
         let mut created: Vec<Value> = Vec::new();
+        let mut sent = Vec::new();
         for one in &ready {
-            match self.create_all(server, one).await {
+            match self.create_all(server, one, &mut sent).await {
                 Ok(object) => created.push(object),
-                Err(refusal) => return Err(self.withdraw_created(server, &ready, refusal).await),
+                Err(refusal) => return Err(self.withdraw_created(server, &sent, refusal).await),
             }
         }
         if self.is_withdrawn() {
             let refusal = RequestError::interrupted("the submission was withdrawn");
-            return Err(self.withdraw_created(server, &ready, refusal).await);
+            return Err(self.withdraw_created(server, &sent, refusal).await);
         }
         let jobs: Vec<JobId> = ready
             .iter()
@@ -274,13 +276,19 @@ impl KubernetesScheduler {
         Ok(())
     }
 
-    /// Creates the objects of a job, what it needs first; returns the job's.
-    async fn create_all(&self, server: &ApiServer, one: &PreparedJob) -> Result<Value> {
+    /// Creates the objects of a job, what it needs first; returns the job's. Adds to `sent` those that exist
+    /// or may exist, also if it fails.
+    async fn create_all<'a>(
+        &self,
+        server: &ApiServer,
+        one: &'a PreparedJob,
+        sent: &mut Vec<&'a Value>,
+    ) -> Result<Value> {
         let (main, others) = one.split();
         for object in others {
-            self.create(server, object).await?;
+            self.create(server, object, sent).await?;
         }
-        let created = self.create(server, main).await?;
+        let created = self.create(server, main, sent).await?;
         // They are deleted with the job.
         let owner = json!({"ownerReferences": [{
             "apiVersion": main["apiVersion"],
@@ -297,12 +305,21 @@ impl KubernetesScheduler {
     }
 
     /// Creates an object of a job.
-    async fn create(&self, server: &ApiServer, object: &Value) -> Result<Value> {
-        self.create_once(server, &collection(object), object).await.map_err(|error| {
-            if error.is_conflict() {
-                error.hint("another object has this name: submit again, which makes another name")
+    async fn create<'a>(
+        &self,
+        server: &ApiServer,
+        object: &'a Value,
+        sent: &mut Vec<&'a Value>,
+    ) -> Result<Value> {
+        let created = self.create_once(server, &collection(object), object).await;
+        if created.as_ref().map_or_else(|error| error.may_exist, |_| true) {
+            sent.push(object);
+        }
+        created.map_err(|NotCreated { refusal, .. }| {
+            if refusal.is_conflict() {
+                refusal.hint("another object has this name: submit again, which makes another name")
             } else {
-                error
+                refusal
             }
         })
     }
@@ -311,10 +328,10 @@ impl KubernetesScheduler {
     async fn withdraw_created(
         &self,
         server: &ApiServer,
-        ready: &[PreparedJob],
+        sent: &[&Value],
         mut refusal: RequestError,
     ) -> RequestError {
-        for object in ready.iter().flat_map(|one| one.rendered.objects.iter().rev()) {
+        for object in sent.iter().rev() {
             refusal = self.delete_created(server, &path(object), object, refusal).await;
         }
         refusal

@@ -97,7 +97,7 @@ fn of_pods(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> JobS
     let state = match () {
         () if at(TaskStage::Running) > 0 && is_whole => JobState::Running,
         // All have ended, and the controller counts them.
-        () if is_ending(job.object) => JobState::Stopping,
+        () if is_ending(job.object) || has_succeeded(job, roles, tasks) => JobState::Stopping,
         () if tasks.iter().any(|task| holds(task.pod)) => JobState::Starting,
         () => JobState::Pending,
     };
@@ -121,6 +121,14 @@ fn refused_replicas(job: JobObject<'_>, tasks: &[JobTask<'_>]) -> Option<Reason>
 /// Returns true if the controller has decided on the end, and pods may still be running.
 fn is_ending(object: &Value) -> bool {
     is_true(object, "FailureTarget") || is_true(object, "SuccessCriteriaMet")
+}
+
+/// Returns true if all tasks of a job have ended with success, which its controller has yet to count.
+fn has_succeeded(job: JobObject<'_>, roles: &[JobRole], tasks: &[JobTask<'_>]) -> bool {
+    let succeeded =
+        tasks.iter().filter(|task| task.view().exit.is_some_and(|exit| exit.is_success()));
+    let is_one_run = !job.has_elements() && !job.api.is_service();
+    is_one_run && !tasks.is_empty() && succeeded.count() >= super::ranks(job, roles) as usize
 }
 
 /// Returns the state of one element of an array, whose pods these are.

@@ -130,8 +130,12 @@ fn it_runs_when_all_tasks_do() {
     assert_eq!(state(&[pod(0, [running(), running()])]), JobState::Starting);
     let half = pod(1, [running(), waiting("ContainerCreating")]);
     assert_eq!(state(&[pod(0, [running(), running()]), half]), JobState::Starting);
-    let one_done = pod(1, [exited(0, 1), exited(0, 1)]);
-    assert_eq!(state(&[pod(0, [running(), running()]), one_done]), JobState::Running);
+    let done = |index| pod(index, [exited(0, 1), exited(0, 1)]);
+    assert_eq!(state(&[pod(0, [running(), running()]), done(1)]), JobState::Running);
+    // Its controller has not counted the last end.
+    assert_eq!(state(&[done(0), done(1)]), JobState::Stopping);
+    let failed = pod(1, [exited(0, 1), exited(1, 1)]);
+    assert_eq!(state(&[done(0), failed]), JobState::Starting);
     let mut unbound = pod(0, [json!({}), json!({})]);
     unbound["spec"] = json!({});
     unbound["status"] = json!({"conditions": [

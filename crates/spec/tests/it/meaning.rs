@@ -410,6 +410,15 @@ fn every_example_is_accepted() {
                 "quick main:1x1 time=5s grace=1s",
             ],
         ),
+        (
+            include_str!("../../../../examples/contention-kubernetes.yaml"),
+            vec![
+                "left main:5x1 time=4m grace=1s",
+                "right main:5x1 time=4m grace=1s",
+                "sweep main:1x1 time=1m grace=1s array=8",
+                "quick main:1x1 time=1m grace=1s",
+            ],
+        ),
     ] {
         let checked = check_on(source, &[node("laptop", &[("virtual", 8)])], &json!({})).unwrap();
         assert_eq!(checked.iter().map(short).collect::<Vec<_>>(), jobs);

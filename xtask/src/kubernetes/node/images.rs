@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,12 +46,13 @@ pub fn write(cluster: &KubernetesTestCluster) -> Result<()> {
     write_archive(&folder, &archive(cluster), &IMAGES, &[])
 }
 
-/// Writes the archive of an image of a program: busybox, the program at `/usr/local/bin`, and its
-/// libraries. Returns the path of the archive.
+/// Writes the archive of an image of a program: busybox, the program at `/usr/local/bin`, a folder of the
+/// machine that it needs, and all their libraries. Returns the path of the archive.
 pub fn write_of_program(
     cluster: &KubernetesTestCluster,
     name: &str,
     program: &Path,
+    with: Option<&Path>,
 ) -> Result<PathBuf> {
     let folder = cluster.dir().join("images/program");
     let root = folder.join("root");
@@ -63,15 +65,39 @@ pub fn write_of_program(
     let target = root.join("usr/local/bin").join(file);
     fs::create_dir_all(root.join("usr/local/bin"))?;
     command::outside(&["strip", "-o", &text(&target)?, &text(program)?])?;
-    copy_libraries(&[program.to_owned()], &root)?;
+    let mut programs = vec![program.to_owned()];
+    if let Some(folder) = with {
+        add_programs(folder, &mut programs)?;
+    }
+    copy_libraries(&programs, &root)?;
     let archive = folder.join("image.tar");
     write_archive(
         &folder,
         &archive,
         &[NodeImage { name, entrypoint: &["/bin/sh"], path: PATH }],
-        &[],
+        with.map(Path::to_owned).as_slice(),
     )?;
     Ok(archive)
+}
+
+/// Adds the programs and libraries in a folder.
+pub fn add_programs(folder: &Path, programs: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            add_programs(&entry.path(), programs)?;
+        } else if kind.is_file() && is_elf(&entry.path()) {
+            programs.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+fn is_elf(path: &Path) -> bool {
+    let mut start = [0; 4];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == *b"\x7fELF"
 }
 
 /// Copies the libraries of programs, or of other libraries, from the machine to the root of an image.

@@ -2,7 +2,6 @@
 //! environment under `target/`, which is kept. The paths in it are those of the machine.
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -62,7 +61,7 @@ fn write(environment: &Path, folder: &Path, archive: &Path) -> Result<()> {
         programs.push(program);
     }
     for folder in [&library, environment] {
-        add_programs(folder, &mut programs)?;
+        images::add_programs(folder, &mut programs)?;
     }
     images::copy_libraries(&programs, &root)?;
     // Ray asks for the name of its user.
@@ -70,24 +69,4 @@ fn write(environment: &Path, folder: &Path, archive: &Path) -> Result<()> {
     let path = format!("{}/bin:/bin:/usr/bin", environment.display());
     let image = NodeImage { name: NAME, entrypoint: &["/bin/bash"], path: &path };
     images::write_archive(folder, archive, &[image], &[library, environment.to_owned()])
-}
-
-/// Adds the programs and libraries in a folder.
-fn add_programs(folder: &Path, programs: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            add_programs(&entry.path(), programs)?;
-        } else if kind.is_file() && is_elf(&entry.path()) {
-            programs.push(entry.path());
-        }
-    }
-    Ok(())
-}
-
-fn is_elf(path: &Path) -> bool {
-    let mut start = [0; 4];
-    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && start == *b"\x7fELF"
 }
