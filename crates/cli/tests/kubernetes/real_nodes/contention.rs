@@ -64,7 +64,8 @@ fn the_example_runs_whole() {
     let job = |name: &str| -> Value {
         serde_json::from_str(&place.ok(&["show", name, "--json"])).unwrap()
     };
-    let (left, right) = (job("left"), job("right"));
+    let left = job("left");
+    let right = job("right");
     let time = |job: &Value, field: &str| job["job"][field].as_u64().unwrap();
     assert!(time(&right, "started") >= time(&left, "ended"), "{left} {right}");
     assert!(time(&job("quick"), "ended") < time(&right, "ended"));
