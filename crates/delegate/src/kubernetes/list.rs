@@ -8,7 +8,7 @@ use futures_util::future::{join_all, try_join_all};
 use muster_api::Responder;
 use muster_api::query::{ChangesQuery, JobFilter};
 use muster_api::types::{ChangesResponse, JobDetail, JobList};
-use muster_kubernetes::job::{JobApi, JobObject, kueue, view, volcano, with_element};
+use muster_kubernetes::job::{JobApi, JobObject, kueue, label, view, volcano, with_element};
 use muster_model::view::{ElementView, JobState, JobView};
 use muster_model::{ElementId, JobId, Outcome, Reason};
 use serde_json::Value;
@@ -85,9 +85,11 @@ impl KubernetesScheduler {
             asked.filter_map(|id| id.trim().parse().ok().map(JobId)).collect();
         // 1. Read the jobs that were named, or all.
         let known: Option<Vec<JobKey>> = asked.iter().map(|job| self.key_of(*job)).collect();
-        let objects = match known.filter(|known| (1..=MOST_SINGLE).contains(&known.len())) {
-            Some(known) => self.read_some(server, &known).await?,
-            None => self.read_all(server).await?,
+        let known = known.filter(|known| (1..=MOST_SINGLE).contains(&known.len()));
+        let objects = match (known, exact_name(filter).filter(|_| asked.is_empty())) {
+            (Some(known), _) => self.read_some(server, &known, Vec::new()).await?,
+            (None, Some(name)) => self.read_named(server, name).await?,
+            (None, None) => self.read_all(server).await?,
         };
         // 2. Build the views.
         let views = objects.views(&server.namespace).map(|view| self.in_context(view));
@@ -200,7 +202,7 @@ impl KubernetesScheduler {
                 .hint("`muster ps -a` lists all jobs")
         };
         let objects = match self.key_of(job) {
-            Some(key) => self.read_some(server, &[key]).await?,
+            Some(key) => self.read_some(server, &[key], Vec::new()).await?,
             None => self.read_all(server).await?,
         };
         objects.take(job).ok_or_else(missing)
@@ -208,8 +210,34 @@ impl KubernetesScheduler {
 
     // ---- the cluster ----
 
-    /// Reads these jobs, and the pods of each.
-    async fn read_some(&self, server: &ApiServer, keys: &[JobKey]) -> Result<JobObjects> {
+    /// Reads the jobs of a name, which they have in their job file or as objects: finds them by metadata
+    /// alone, since a cluster may have thousands of others.
+    async fn read_named(&self, server: &ApiServer, name: &str) -> Result<JobObjects> {
+        let mut listed = Vec::new();
+        let mut keys = Vec::new();
+        for (api, root, list) in list_kinds(server, Extent::Metadata).await? {
+            listed.push((list.path, list.version));
+            for object in &list.items {
+                let job = JobObject { api, object };
+                let label = label(job.namespace(), job.name(), &server.namespace);
+                if (job.job_name() == name || label == name) && !job.is_part_of_another() {
+                    keys.push(JobKey::of(job, &root));
+                }
+            }
+        }
+        if keys.len() > MOST_SINGLE {
+            return self.read_all(server).await;
+        }
+        self.read_some(server, &keys, listed).await
+    }
+
+    /// Reads these jobs, and the pods of each. Changes of the lists that led to them are followed, too.
+    async fn read_some(
+        &self,
+        server: &ApiServer,
+        keys: &[JobKey],
+        mut listed: Vec<(String, String)>,
+    ) -> Result<JobObjects> {
         let lists = keys.iter().map(|key| async move {
             let objects = format!("{}?fieldSelector=metadata.name%3D{}", key.list_path(), key.name);
             if key.api.kind != "RayJob" {
@@ -228,7 +256,6 @@ impl KubernetesScheduler {
             };
             Ok((key, jobs, pods))
         });
-        let mut listed = Vec::new();
         let mut objects = JobObjects::default();
         for (key, jobs, pods) in try_join_all(lists).await? {
             listed.push((jobs.path, jobs.version));
@@ -246,32 +273,19 @@ impl KubernetesScheduler {
     /// Reads all jobs and their pods: of all namespaces, and of kinds for which that is forbidden, of the
     /// caller's own. Kinds that the caller may not list at all have no jobs.
     pub(super) async fn read_all(&self, server: &ApiServer) -> Result<JobObjects> {
-        let kinds: Vec<(&'static JobApi, String)> = server.job_kinds().collect();
-        let labels: BTreeSet<&str> = kinds.iter().map(|(api, _)| api.pod_label).collect();
-        let of_kinds = kinds.iter().map(|(api, root)| {
-            let label = if api.is_of_muster_only() { OF_MUSTER } else { "" };
-            list_anywhere(server, root, format!("{}{label}", api.plural))
-        });
+        let labels: BTreeSet<&str> = server.job_kinds().map(|(api, _)| api.pod_label).collect();
         let of_pods = labels.iter().map(|label| {
             let selector = label.replace('/', "%2F");
-            list_anywhere(server, "/api/v1", format!("pods?labelSelector={selector}"))
+            let pods = format!("pods?labelSelector={selector}");
+            list_anywhere(server, "/api/v1", pods, Extent::Whole)
         });
-        let (of_kinds, of_pods) = tokio::join!(join_all(of_kinds), try_join_all(of_pods));
+        let (of_kinds, of_pods) =
+            tokio::join!(list_kinds(server, Extent::Whole), try_join_all(of_pods));
         let mut objects = JobObjects::default();
         let mut listed = Vec::new();
-        let mut forbidden = Vec::new();
-        for ((api, root), list) in kinds.iter().zip(of_kinds) {
-            match list {
-                Ok(list) => {
-                    listed.push((list.path, list.version));
-                    objects.add_jobs(api, root, list.items);
-                }
-                Err(refusal) if refusal.is_forbidden() => forbidden.push(refusal),
-                Err(refusal) => return Err(refusal),
-            }
-        }
-        if let Some(refusal) = forbidden.pop().filter(|_| listed.is_empty()) {
-            return Err(refusal);
+        for (api, root, list) in of_kinds? {
+            listed.push((list.path, list.version));
+            objects.add_jobs(api, &root, list.items);
         }
         for (label, list) in labels.iter().zip(of_pods?) {
             listed.push((list.path, list.version));
@@ -313,13 +327,7 @@ impl JobObjects {
         for object in items {
             let job = JobObject { api, object: &object };
             if !job.is_part_of_another() {
-                let key = JobKey {
-                    api,
-                    root: root.to_owned(),
-                    namespace: job.namespace().to_owned(),
-                    name: job.name().to_owned(),
-                };
-                self.jobs.push((key, object));
+                self.jobs.push((JobKey::of(job, root), object));
             }
         }
     }
@@ -339,13 +347,15 @@ impl JobObjects {
     async fn add_reasons(&mut self, server: &ApiServer) {
         let of_kueue = self.jobs().any(kueue::is_waiting);
         if of_kueue && let Some(root) = server.root(kueue::GROUP, kueue::WORKLOADS) {
-            let list = list_anywhere(server, &root, kueue::WORKLOADS.to_owned()).await;
+            let list =
+                list_anywhere(server, &root, kueue::WORKLOADS.to_owned(), Extent::Whole).await;
             let workloads = list.map(|list| list.items).unwrap_or_default();
             self.reasons.extend(workloads.iter().filter_map(kueue::waiting_reason));
         }
         let of_volcano = self.jobs().any(volcano::is_waiting);
         if of_volcano && let Some(root) = server.root(volcano::GROUP, volcano::POD_GROUPS) {
-            let list = list_anywhere(server, &root, volcano::POD_GROUPS.to_owned()).await;
+            let list =
+                list_anywhere(server, &root, volcano::POD_GROUPS.to_owned(), Extent::Whole).await;
             let groups = list.map(|list| list.items).unwrap_or_default();
             self.reasons.extend(groups.iter().filter_map(volcano::waiting_reason));
         }
@@ -402,11 +412,61 @@ fn view_of(
     view
 }
 
+/// Returns the name that a filter asks for; `None` if it is a pattern, or there is none.
+fn exact_name(filter: &JobFilter) -> Option<&str> {
+    filter.name.as_deref().filter(|name| !name.contains(['*', '?']))
+}
+
+/// Parts of objects that are read.
+#[derive(Clone, Copy)]
+enum Extent {
+    Whole,
+    Metadata,
+}
+
+/// Lists the objects of all kinds of jobs, but for kinds that the caller may not list.
+///
+/// # Errors
+/// If that is none of them.
+async fn list_kinds(
+    server: &ApiServer,
+    extent: Extent,
+) -> Result<Vec<(&'static JobApi, String, Listed)>> {
+    let kinds: Vec<(&'static JobApi, String)> = server.job_kinds().collect();
+    let lists = kinds.iter().map(|(api, root)| {
+        let label = if api.is_of_muster_only() { OF_MUSTER } else { "" };
+        list_anywhere(server, root, format!("{}{label}", api.plural), extent)
+    });
+    let lists = join_all(lists).await;
+    let mut listed = Vec::new();
+    let mut forbidden = None;
+    for ((api, root), list) in kinds.into_iter().zip(lists) {
+        match list {
+            Ok(list) => listed.push((api, root, list)),
+            Err(refusal) if refusal.is_forbidden() => forbidden = Some(refusal),
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    match forbidden {
+        Some(refusal) if listed.is_empty() => Err(refusal),
+        _ => Ok(listed),
+    }
+}
+
 /// Lists the objects of all namespaces, or of the caller's own where only that is allowed.
-async fn list_anywhere(server: &ApiServer, root: &str, rest: String) -> Result<Listed> {
-    match server.list(format!("{root}/{rest}")).await {
+async fn list_anywhere(
+    server: &ApiServer,
+    root: &str,
+    rest: String,
+    extent: Extent,
+) -> Result<Listed> {
+    let list = async |path| match extent {
+        Extent::Whole => server.list(path).await,
+        Extent::Metadata => server.list_metadata(path).await,
+    };
+    match list(format!("{root}/{rest}")).await {
         Err(refusal) if refusal.is_forbidden() => {
-            server.list(format!("{root}/namespaces/{}/{rest}", server.namespace)).await
+            list(format!("{root}/namespaces/{}/{rest}", server.namespace)).await
         }
         answer => answer,
     }

@@ -30,7 +30,7 @@ use muster_api::types::{
     ActionRequest, BulkRequest, ErrorBody, ReserveRequest, ScaleRequest, SubmitRequest, Timeline,
 };
 use muster_api::{Call, Responder, RouteResponse, WaitMode};
-use muster_kubernetes::job::{self, JobApi};
+use muster_kubernetes::job::{self, JobApi, JobObject};
 use muster_model::{JobId, UserName};
 use tokio::sync::{OnceCell, watch};
 
@@ -89,6 +89,16 @@ struct JobKey {
 }
 
 impl JobKey {
+    /// Returns the identity of an object of an API version at this path.
+    fn of(job: JobObject<'_>, root: &str) -> Self {
+        Self {
+            api: job.api,
+            root: root.to_owned(),
+            namespace: job.namespace().to_owned(),
+            name: job.name().to_owned(),
+        }
+    }
+
     /// Returns the path of the object.
     fn path(&self) -> String {
         format!("{}/{}", self.list_path(), self.name)

@@ -343,12 +343,7 @@ impl KubernetesScheduler {
         let api = api_of(main);
         let job = JobObject { api, object };
         let root = server.job_kinds().find(|(kind, _)| *kind == api).map(|(_, root)| root);
-        let key = JobKey {
-            api,
-            root: root.unwrap_or_default(),
-            namespace: job.namespace().to_owned(),
-            name: job.name().to_owned(),
-        };
+        let key = JobKey::of(job, &root.unwrap_or_default());
         let mut seen = self.seen.lock().expect("no thread panics while holding this lock");
         seen.insert(job.number(), key);
         job.number()
