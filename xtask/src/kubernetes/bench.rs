@@ -25,8 +25,9 @@ const WORKLOADS: [(u32, u32); 4] = [(5000, 1), (1500, 5), (1500, 50), (4000, 500
 const QUICK: [(u32, u32); 3] = [(500, 1), (250, 5), (200, 50)];
 
 /// Schedulers under measurement: the name, and how its gangs say that they are gangs.
-const SCHEDULERS: [(&str, &str); 5] = [
+const SCHEDULERS: [(&str, &str); 6] = [
     ("direct", "none"),
+    ("watched", "none"),
     ("default-scheduler", "none"),
     ("default-scheduler", "native"),
     ("muster", "label"),
@@ -130,6 +131,9 @@ impl Contender {
             }
             let title = match (scheduler, gangs) {
                 ("direct", _) => "none: bindings posted directly".to_owned(),
+                ("watched", _) => {
+                    "none: the same, beside a list and a watch of all pods".to_owned()
+                }
                 (name, "native") => format!("{name}, PodGroups"),
                 (name, _) => name.to_owned(),
             };

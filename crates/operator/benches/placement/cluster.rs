@@ -138,6 +138,17 @@ impl Cluster {
         Ok(Bindings { stream: Box::pin(self.0.request_stream(request).await?), line: Vec::new() })
     }
 
+    /// Lists all pods, and follows their changes.
+    pub async fn follow_all_pods(&self) -> Result<Bindings, Failure> {
+        let version = self.get("/api/v1/pods?limit=1").await?["metadata"]["resourceVersion"].take();
+        let version = version.as_str().ok_or("the list of pods has no version")?;
+        let list = Request::get("/api/v1/pods").body(Vec::new())?;
+        self.0.request_text(list).await?;
+        let path = format!("/api/v1/pods?watch=1&resourceVersion={version}");
+        let request = Request::get(path).body(Vec::new())?;
+        Ok(Bindings { stream: Box::pin(self.0.request_stream(request).await?), line: Vec::new() })
+    }
+
     /// Returns the number of pods on the node that has most; fails if a pod of a gang has none.
     pub async fn fullest_node(&self) -> Result<usize, Failure> {
         let mut by_node: BTreeMap<String, usize> = BTreeMap::new();
@@ -226,6 +237,13 @@ pub struct Bindings {
 }
 
 impl Bindings {
+    /// Reads changes until the watch fails.
+    pub async fn until_end(&mut self) -> Result<(), Failure> {
+        loop {
+            self.next().await?;
+        }
+    }
+
     /// Waits for the next one. The first bytes of a line tell enough: reading 5,000 pods would take
     /// processor time from those that are measured.
     pub async fn next(&mut self) -> Result<(), Failure> {

@@ -3,7 +3,8 @@
 //! other schedulers on the same control plane, and docs/PERFORMANCE.md has the figures.
 //!
 //! Arguments: `--pods N --size N --gangs STYLE --scheduler NAME [-- COMMAND…]…`; without a command
-//! the bindings are posted from here, to the nodes in turn, which no scheduler can beat.
+//! the bindings are posted from here, to the nodes in turn, which no scheduler can beat. With the scheduler `watched`
+//! all pods are listed before, and followed, as every scheduler must: the API server writes each change for it.
 
 mod cluster;
 mod pods;
@@ -19,6 +20,8 @@ use crate::cluster::Cluster;
 use crate::pods::{GangStyle, Workload};
 use crate::process::SchedulerProcesses;
 
+/// Name of what posts bindings, and lists and follows all pods.
+const WATCHED: &str = "watched";
 /// Longest wait for the last binding.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// GPUs of a node: the most pods of one GPU each that fit on it.
@@ -81,8 +84,19 @@ async fn measure(workload: &Workload, command: &[String]) -> Result<serde_json::
     let mut bindings = cluster.bindings().await?;
     let start = Instant::now();
     let mut processes = SchedulerProcesses::start(command)?;
-    let posting =
-        async { if command.is_empty() { cluster.post_bindings(workload).await } else { Ok(()) } };
+    let posting = async {
+        if !command.is_empty() {
+            return Ok(());
+        }
+        if workload.scheduler != WATCHED {
+            return cluster.post_bindings(workload).await;
+        }
+        let mut changes = cluster.follow_all_pods().await?;
+        tokio::select! {
+            posted = cluster.post_bindings(workload) => posted,
+            failure = changes.until_end() => failure,
+        }
+    };
     let counting = async {
         let mut first = None;
         for _ in 0..workload.pods {
