@@ -116,7 +116,7 @@ fn files_for_other_schedulers_are_accepted_and_pass_the_check() {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         assert_eq!(names.len(), files, "{plane}: {names:?}");
-        label_nodes(&cluster, &written.join("node-labels.sh"));
+        let _labels = NodeLabels::of_script(&cluster, &written.join("node-labels.sh"));
         let config = written.join("config.yaml");
         let namespace = format!("{plane}-system");
         let config = config.exists().then(|| {
@@ -142,7 +142,9 @@ fn files_for_other_schedulers_are_accepted_and_pass_the_check() {
         assert_eq!(found, Vec::<String>::new(), "{report:#}");
         if plane == "kueue" {
             let passed = rules("passed");
-            for rule in ["kueue-admits-nothing", "kueue-lends-for-ever"] {
+            for rule in
+                ["kueue-admits-nothing", "kueue-lends-for-ever", "kueue-flavor-without-nodes"]
+            {
                 assert!(passed.iter().any(|one| one == rule), "{rule}: {report:#}");
             }
         }
@@ -153,20 +155,38 @@ fn files_for_other_schedulers_are_accepted_and_pass_the_check() {
     }
 }
 
-/// Runs the commands of a script that labels nodes, if there is one, and takes the labels away again: other
-/// tests need the nodes as they were.
-fn label_nodes(cluster: &KubernetesCluster, script: &Path) {
-    let Ok(text) = fs::read_to_string(script) else { return };
-    let commands = text.lines().filter_map(|line| line.strip_prefix("kubectl "));
-    let commands: Vec<Vec<&str>> = commands.map(|line| line.split(' ').collect()).collect();
-    assert!(!commands.is_empty(), "{text}");
-    for words in commands {
-        cluster.kubectl(&words);
-        let away =
-            |word: &str| word.split_once('=').map_or(word.to_owned(), |(key, _)| format!("{key}-"));
-        let words: Vec<String> = words.iter().map(|word| away(word)).collect();
-        let words: Vec<&str> =
-            words.iter().map(String::as_str).filter(|word| *word != "--overwrite").collect();
-        cluster.kubectl(&words);
+/// Labels that a script has given to nodes; they are taken away again when the test is over, since others need
+/// the nodes as they were.
+struct NodeLabels<'a> {
+    cluster: &'a KubernetesCluster,
+    /// Words after `kubectl` that remove them.
+    removals: Vec<Vec<String>>,
+}
+
+impl<'a> NodeLabels<'a> {
+    /// Runs the commands of the script, if there is one.
+    fn of_script(cluster: &'a KubernetesCluster, script: &Path) -> Self {
+        let mut labels = Self { cluster, removals: Vec::new() };
+        let Ok(text) = fs::read_to_string(script) else { return labels };
+        for line in text.lines().filter_map(|line| line.strip_prefix("kubectl ")) {
+            let words: Vec<&str> = line.split(' ').collect();
+            cluster.kubectl(&words);
+            let away = |word: &&str| {
+                word.split_once('=').map_or((*word).to_owned(), |(key, _)| format!("{key}-"))
+            };
+            let kept = words.iter().filter(|word| **word != "--overwrite");
+            labels.removals.push(kept.map(away).collect());
+        }
+        assert!(!labels.removals.is_empty(), "{text}");
+        labels
+    }
+}
+
+impl Drop for NodeLabels<'_> {
+    fn drop(&mut self) {
+        for words in &self.removals {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            self.cluster.kubectl_with(&words, "");
+        }
     }
 }

@@ -34,6 +34,7 @@ pub(crate) const DEFINITIONS: Resource =
 pub(crate) const CLUSTER_QUEUES: Resource =
     resource(kueue::GROUP, kueue::CLUSTER_QUEUES, "ClusterQueue");
 pub(crate) const LOCAL_QUEUES: Resource = resource(kueue::GROUP, kueue::LOCAL_QUEUES, "LocalQueue");
+pub(crate) const FLAVORS: Resource = resource(kueue::GROUP, kueue::FLAVORS, "ResourceFlavor");
 pub(crate) const TOPOLOGIES: Resource = resource(kueue::GROUP, "topologies", "Topology");
 pub(crate) const CLUSTER_POLICIES: Resource =
     resource("nvidia.com", "clusterpolicies", "ClusterPolicy");
@@ -48,7 +49,7 @@ pub(crate) const SCHEDULER_CONFIGURATION: Resource = resource(
 );
 
 /// Kinds beside those of gang objects.
-const OTHERS: [Resource; 15] = [
+const OTHERS: [Resource; 16] = [
     NODES,
     PODS,
     QUOTAS,
@@ -60,6 +61,7 @@ const OTHERS: [Resource; 15] = [
     DEFINITIONS,
     CLUSTER_QUEUES,
     LOCAL_QUEUES,
+    FLAVORS,
     TOPOLOGIES,
     CLUSTER_POLICIES,
     RAY_SERVICES,

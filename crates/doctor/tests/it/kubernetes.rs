@@ -240,6 +240,11 @@ const FAILS: &[ClusterCase] = &[
         "LocalQueue ml/team names the ClusterQueue gone, which does not exist",
     ),
     (
+        "kueue-flavor-without-nodes",
+        |cluster| cluster.with(flavor("h100", &json!({"pool": "h100", "zone": "b"}))),
+        "ResourceFlavor h100 is for nodes with pool=h100, zone=b, and no node has that",
+    ),
+    (
         "kueue-lends-for-ever",
         |cluster| {
             let path = "spec.preemption.reclaimWithinCohort";
@@ -425,6 +430,13 @@ const PASSES: &[(&str, ClusterChange)] = &[
         // It has no quota of its own, and borrows.
         cluster.set("ClusterQueue", "research", &format!("{OF_QUOTA}.nominalQuota"), json!("0"))
     }),
+    ("kueue-flavor-without-nodes", |cluster| {
+        // One is for all nodes, one for a node that exists, and one is used by no queue.
+        let cluster = cluster.set("Node", "n2", "metadata.labels.pool", json!("h100"));
+        let cluster = cluster.with(flavor("h100", &json!({"pool": "h100"})));
+        let cluster = cluster.with(flavor("unused", &json!({"pool": "gone"})));
+        cluster.with(flavor("any", &json!({})))
+    }),
     ("kueue-lends-for-ever", |cluster| {
         let cluster = cluster.set("ClusterQueue", "research", "spec.preemption", Value::Null);
         cluster.set("ClusterQueue", "research", &format!("{OF_QUOTA}.lendingLimit"), json!("0"))
@@ -478,6 +490,11 @@ const PASSES: &[(&str, ClusterChange)] = &[
         )
     }),
 ];
+
+/// Returns a ResourceFlavor for nodes with these labels.
+fn flavor(name: &str, labels: &Value) -> Value {
+    object("kueue.x-k8s.io/v1beta2", "ResourceFlavor", "", name, json!({"nodeLabels": labels}))
+}
 
 /// Kinds without which a rule is not tested, and a part of what the report then asks for.
 const NOT_TESTED: &[ClusterCase] = &[
@@ -568,6 +585,11 @@ const NOT_TESTED: &[ClusterCase] = &[
         "kueue-admits-nothing",
         |cluster| cluster.unlisted("localqueues.kueue.x-k8s.io"),
         "the right to list localqueues.kueue.x-k8s.io",
+    ),
+    (
+        "kueue-flavor-without-nodes",
+        |cluster| cluster.unlisted("resourceflavors.kueue.x-k8s.io"),
+        "the right to list resourceflavors.kueue.x-k8s.io",
     ),
     (
         "kueue-lends-for-ever",

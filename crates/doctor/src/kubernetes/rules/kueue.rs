@@ -7,8 +7,8 @@ use muster_model::check::Severity::{High, Medium};
 use serde_json::Value;
 
 use super::KubernetesRule;
-use crate::kubernetes::resource::{CLUSTER_QUEUES, LOCAL_QUEUES};
-use crate::kubernetes::view::{ClusterView, count, name_of};
+use crate::kubernetes::resource::{CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES};
+use crate::kubernetes::view::{ClusterView, NodeView, count, name_of};
 use crate::rule::{DocPage, RuleFinding, RuleResult, fail_if_any, judge};
 
 pub(super) const RULES: &[KubernetesRule] = &[
@@ -20,6 +20,15 @@ pub(super) const RULES: &[KubernetesRule] = &[
         cure: "`kubectl describe clusterqueue QUEUE`: the missing ResourceFlavor or check, `stopPolicy: None`, `namespaceSelector: {}` for all namespaces, a `nominalQuota` above 0; the ClusterQueue that the LocalQueue names",
         page: DocPage::Web("https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/"),
         check: admits_nothing,
+    },
+    KubernetesRule {
+        id: "kueue-flavor-without-nodes",
+        severity: Medium,
+        title: "a quota of Kueue is for nodes that do not exist",
+        meaning: "no node has the labels of its ResourceFlavor: jobs wait though the quota is free, and are started on such nodes only",
+        cure: "`kubectl label node NODE KEY=VALUE` for the nodes that are meant, as `node-labels.sh` of `muster init kueue` does, or correct `nodeLabels` of the flavor; where an autoscaler makes such nodes on demand, keep it and put the finding into the baseline",
+        page: DocPage::Web("https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/"),
+        check: flavor_without_nodes,
     },
     KubernetesRule {
         id: "kueue-lends-for-ever",
@@ -55,6 +64,41 @@ fn admits_nothing(cluster: &ClusterView<'_>) -> RuleResult {
     let queues = count(queues.len(), "ClusterQueue");
     let locals = count(local.as_deref().map_or(0, <[Value]>::len), "LocalQueue");
     judge(findings, local.err(), format!("{queues}, {locals}"))
+}
+
+fn flavor_without_nodes(cluster: &ClusterView<'_>) -> RuleResult {
+    let queues = cluster.list(CLUSTER_QUEUES)?;
+    let flavors = cluster.list(FLAVORS)?;
+    let nodes = cluster.nodes()?;
+    let is_used = |flavor: &&Value| {
+        queues.iter().flat_map(flavors_of).any(|name| *name == flavor["metadata"]["name"])
+    };
+    let finding = |flavor: &Value| {
+        let labels = flavor["spec"]["nodeLabels"].as_object()?;
+        let has_all = |node: &NodeView<'_>| {
+            labels.iter().all(|(key, value)| node.object["metadata"]["labels"][key] == *value)
+        };
+        (!labels.is_empty() && !nodes.iter().any(has_all)).then(|| {
+            let title = format!("ResourceFlavor {}", name_of(flavor));
+            let wanted = labels
+                .iter()
+                .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+            let wanted = wanted.collect::<Vec<_>>().join(", ");
+            RuleFinding::about(
+                title.clone(),
+                format!("{title} is for nodes with {wanted}, and no node has that"),
+            )
+        })
+    };
+    let findings = flavors.iter().filter(is_used).filter_map(finding).collect();
+    fail_if_any(findings, count(flavors.len(), "ResourceFlavor"))
+}
+
+/// Returns the names of the flavors for which a ClusterQueue has quotas.
+fn flavors_of(queue: &Value) -> impl Iterator<Item = &Value> {
+    let groups = queue["spec"]["resourceGroups"].as_array().into_iter().flatten();
+    let quotas = groups.flat_map(|group| group["flavors"].as_array().into_iter().flatten());
+    quotas.map(|quota| &quota["name"])
 }
 
 fn lends_for_ever(cluster: &ClusterView<'_>) -> RuleResult {
