@@ -210,6 +210,12 @@ impl ProbePlan {
         let asked = self.too_large();
         let bound = bound(&gang.pods);
         let request = self.request();
+        if bound == asked {
+            let needed = format!(
+                "GPUs that stay in use meanwhile: some became free, and all {asked} pods with {request} fitted; run it again"
+            );
+            return Some(probe(id, ProbeOutcome::NotTested, needed));
+        }
         if bound > 0 {
             let cause = if self.waits_in_kueue() { BEYOND_FREE } else { "" };
             let text = format!(

@@ -101,6 +101,12 @@ fn a_large_gang_must_get_no_node_for_a_while() {
         (vec![waiting, pod(Some("n4"), None)], Span(0), Some(ProbeOutcome::Failed)),
         (vec![pod(None, None)], OBSERVED, None),
         (vec![pod(None, None)], PATIENCE, Some(ProbeOutcome::NotTested)),
+        // A job ended in between.
+        (
+            vec![pod(Some("n4"), None); plan.too_large() as usize],
+            Span(0),
+            Some(ProbeOutcome::NotTested),
+        ),
     ] {
         let verdict = plan.judge(PROBES[0], &gang_of(&pods), watched);
         assert_eq!(verdict.map(|one| one.outcome), expected, "{pods:?}");

@@ -280,8 +280,8 @@ pub(super) fn waiting_reason(tasks: &[JobTask<'_>]) -> Reason {
             return native(word, &format!("{said}; {hint}"));
         }
     }
-    let unscheduled = tasks.iter().filter(|task| !task.pod["spec"]["nodeName"].is_string());
-    for task in unscheduled {
+    let unscheduled = || tasks.iter().filter(|task| !task.pod["spec"]["nodeName"].is_string());
+    for task in unscheduled() {
         let conditions = task.pod["status"]["conditions"].as_array().into_iter().flatten();
         let said = conditions.into_iter().find(|one| one["type"] == "PodScheduled");
         if let Some(said) = said.filter(|said| said["message"].is_string()) {
@@ -302,6 +302,9 @@ pub(super) fn waiting_reason(tasks: &[JobTask<'_>]) -> Reason {
                 }
                 None => native("Restarting", next),
             }
+        }
+        _ if unscheduled().next().is_some() => {
+            native("NotScheduled", "its scheduler has not said why yet")
         }
         _ => native("Starting", "its containers are being created"),
     }

@@ -138,6 +138,10 @@ fn it_runs_when_all_tasks_do() {
     assert_eq!(state(&[done(0), failed]), JobState::Starting);
     let mut unbound = pod(0, [json!({}), json!({})]);
     unbound["spec"] = json!({});
+    unbound["status"] = json!({});
+    let view = viewed(&gang(), std::slice::from_ref(&unbound));
+    let unsaid = ("NotScheduled", "its scheduler has not said why yet");
+    assert_eq!((view.state, reason_of(&view)), (JobState::Pending, unsaid));
     unbound["status"] = json!({"conditions": [
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "needs 2 GPUs"}]});
     let view = viewed(&gang(), &[unbound]);
