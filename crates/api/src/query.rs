@@ -44,6 +44,12 @@ impl JobFilter {
     pub fn names(&self, name: &str) -> bool {
         self.name.as_ref().is_none_or(|pattern| matches_pattern(pattern, name))
     }
+
+    /// Returns the only name that the filter accepts; `None` if it accepts several.
+    #[must_use]
+    pub fn only_name(&self) -> Option<&str> {
+        self.name.as_deref().filter(|pattern| !pattern.contains(['*', '?']))
+    }
 }
 
 /// Returns true when a name matches a pattern in which `*` matches any characters and `?` matches
@@ -201,7 +207,19 @@ fn is_false(value: &bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches_pattern;
+    use super::{JobFilter, matches_pattern};
+
+    #[test]
+    fn a_filter_accepts_one_name_unless_it_has_a_pattern() {
+        let filter = |name: Option<&str>| JobFilter {
+            name: name.map(str::to_owned),
+            ..JobFilter::default()
+        };
+        assert_eq!(filter(Some("train")).only_name(), Some("train"));
+        for several in [None, Some("train-*"), Some("train-?")] {
+            assert_eq!(filter(several).only_name(), None);
+        }
+    }
 
     #[test]
     fn patterns_are_those_of_a_shell_without_brackets() {

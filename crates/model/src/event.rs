@@ -99,9 +99,10 @@ pub enum Event {
     Checkpoint(CommandTarget),
     /// A backend reports on a task.
     Task(TaskReport),
-    /// The processes of an attempt have run since an earlier instant than the engine was told of: a scheduler
-    /// that took over found them running. What they would lose, and how long they are protected, counts from there; the
-    /// time limit of its job is what was left of it. Ignored when the attempt is not the current one, or does not run.
+    /// An attempt began earlier than its start in the engine: a scheduler that took over found it running.
+    /// The work that a preemption would lose, and the time of its protection, count from `since`. The time limit
+    /// does not change: the job was submitted with what was left of it. Ignored when the attempt is not the
+    /// current one, or does not run.
     RunningSince {
         /// Attempt that was found running.
         id: AttemptId,

@@ -158,9 +158,9 @@ pub fn gpus_held(job: &JobView, name_nodes: bool) -> String {
     let has_devices = tasks.iter().any(|task| !task.devices.is_empty());
     match () {
         () if job.native.is_some() && !has_devices && job.gpus.0 > 0 => {
-            // Of an array what its elements hold. Its nodes stand in a column of their own.
+            // `gpus` of an array are those of one element. The nodes stand in a column of their own.
             let held = match job.array {
-                Some(_) => GpuMilli(job.gpus.0 * shown.len() as u32),
+                Some(_) => GpuMilli(job.gpus.0.saturating_mul(shown.len() as u32)),
                 None if holds(job.state) || job.started.is_some() => job.gpus,
                 None => GpuMilli(0),
             };

@@ -1,5 +1,6 @@
-//! Adoption: pods that are bound already become running jobs of the engine, at their nodes and since they
-//! got them. So the scheduler takes over after a restart, and what is left of a gang whose pods end one by one.
+//! Adoption: pods that are bound already become running jobs of the engine, with their nodes and the instant
+//! at which they got them. So the scheduler takes over after a restart, and keeps the rest of a gang whose pods end one
+//! by one.
 
 use std::sync::Arc;
 
@@ -52,9 +53,9 @@ impl Scheduler {
         }
     }
 
-    /// Returns the running pods that are one job each, as they were before a restart: those that the
-    /// gang cannot run without together, each other one alone, so that it can be preempted alone. The
-    /// pods of a workload that Muster resumes start as one job.
+    /// Divides running pods of a gang into jobs, as they were before a restart. The pods up to the minimum of
+    /// the gang are one job. Each other pod is a job of its own, so that it can be preempted alone. All pods
+    /// of a workload that Muster resumes are one job.
     fn running_batches(&self, key: &GangKey, mut pods: Vec<ObjectKey>) -> Vec<Vec<ObjectKey>> {
         if pods.is_empty() {
             return Vec::new();

@@ -86,7 +86,7 @@ impl KubernetesScheduler {
         // 1. Read the jobs that were named, or all.
         let known: Option<Vec<JobKey>> = asked.iter().map(|job| self.key_of(*job)).collect();
         let known = known.filter(|known| (1..=MOST_SINGLE).contains(&known.len()));
-        let objects = match (known, exact_name(filter).filter(|_| asked.is_empty())) {
+        let objects = match (known, filter.only_name().filter(|_| asked.is_empty())) {
             (Some(known), _) => self.read_some(server, &known, Vec::new()).await?,
             (None, Some(name)) => self.read_named(server, name).await?,
             (None, None) => self.read_all(server).await?,
@@ -210,8 +210,8 @@ impl KubernetesScheduler {
 
     // ---- the cluster ----
 
-    /// Reads the jobs of a name, which they have in their job file or as objects: finds them by metadata
-    /// alone, since a cluster may have thousands of others.
+    /// Reads the jobs of a name, be it that of the job file or of the object. Lists the metadata of all jobs
+    /// to find them, since a cluster may have thousands of others.
     async fn read_named(&self, server: &ApiServer, name: &str) -> Result<JobObjects> {
         let mut listed = Vec::new();
         let mut keys = Vec::new();
@@ -231,7 +231,8 @@ impl KubernetesScheduler {
         self.read_some(server, &keys, listed).await
     }
 
-    /// Reads these jobs, and the pods of each. Changes of the lists that led to them are followed, too.
+    /// Reads these jobs, and the pods of each. `listed` are the lists in which they were found, whose changes
+    /// are followed, too.
     async fn read_some(
         &self,
         server: &ApiServer,
@@ -412,15 +413,11 @@ fn view_of(
     view
 }
 
-/// Returns the name that a filter asks for; `None` if it is a pattern, or there is none.
-fn exact_name(filter: &JobFilter) -> Option<&str> {
-    filter.name.as_deref().filter(|name| !name.contains(['*', '?']))
-}
-
-/// Parts of objects that are read.
+/// Part of each object that is read.
 #[derive(Clone, Copy)]
 enum Extent {
     Whole,
+    /// The metadata by which a job is found.
     Metadata,
 }
 

@@ -276,8 +276,8 @@ impl KubernetesScheduler {
         Ok(())
     }
 
-    /// Creates the objects of a job, what it needs first; returns the job's. Adds to `sent` those that exist
-    /// or may exist, also if it fails.
+    /// Creates the objects of a job, what it needs first; returns the job's. Adds each to `sent` that
+    /// exists or may exist, also if it fails.
     async fn create_all<'a>(
         &self,
         server: &ApiServer,
@@ -304,7 +304,7 @@ impl KubernetesScheduler {
         Ok(created)
     }
 
-    /// Creates an object of a job.
+    /// Creates an object of a job, and adds it to `sent` if it exists or may exist.
     async fn create<'a>(
         &self,
         server: &ApiServer,
@@ -312,7 +312,7 @@ impl KubernetesScheduler {
         sent: &mut Vec<&'a Value>,
     ) -> Result<Value> {
         let created = self.create_once(server, &collection(object), object).await;
-        if created.as_ref().map_or_else(|error| error.may_exist, |_| true) {
+        if created.as_ref().err().is_none_or(|error| error.may_exist) {
             sent.push(object);
         }
         created.map_err(|NotCreated { refusal, .. }| {
@@ -466,7 +466,7 @@ fn check_versions(server: &ApiServer, name: &str, objects: &[Value]) -> Result<(
             "RayJob" => "without `kubernetes: {kuberay: true}` it is a Job, which needs nothing; or an administrator installs KubeRay",
             "TrainJob" => "without `kubernetes: {trainer: true}` it is a Job, which needs nothing; or an administrator installs Kubeflow's Trainer",
             "InferenceService" => "without `kubernetes: {kserve: true}` it is a Deployment, which needs nothing; or an administrator installs KServe",
-            _ => "several roles, or a gang that restarts as a whole, need the JobSet controller: an administrator can install it",
+            _ => "several roles, a gang that restarts as a whole, and every gang of KAI need the JobSet controller: an administrator can install it",
         }));
     }
     let mut refusals = objects.iter().filter_map(|object| {

@@ -411,8 +411,8 @@ impl Run {
         self.gpus.iter().map(|(_, milli)| milli).sum()
     }
 
-    /// Returns the instant since which it has its resources: before `held_from`, from which it is charged,
-    /// if it was found running.
+    /// Returns the instant since which it has its resources. That is before `held_from`, from which its use
+    /// is charged, if it was found running.
     pub(crate) fn since(&self) -> Time {
         self.started.map_or(self.held_from, |started| started.min(self.held_from))
     }

@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// Sets the instant since which an attempt runs that was found running.
+    /// Sets an earlier start of an attempt that was found running.
     pub(super) fn running_since(&mut self, id: AttemptId, since: Time) {
         let job = id.element.job;
         let Some(ordinal) = self.jobs.ordinal_of(id.element) else { return };

@@ -191,15 +191,15 @@ fn protection_holds_for_its_time_and_then_no_longer() {
     cluster.expect("g1", JobState::Pending);
 }
 
-/// After a restart of a scheduler all attempts start at one instant; what they have done before counts.
+/// After a restart of a scheduler, all attempts start at one instant.
 #[test]
-fn what_was_found_running_loses_and_is_protected_since_it_began() {
-    let protection =
+fn an_attempt_that_was_found_running_counts_from_its_own_start() {
+    let protected =
         |name: &str| job(name).gpus(2).with(|spec| spec.protect = Protection::For(span("1h")));
     let mut cluster = TestCluster::new(&[node("n1", 4)]);
     cluster.now = cluster.now + span("3h");
     for name in ["old", "young"] {
-        cluster.submit(protection(name));
+        cluster.submit(protected(name));
         cluster.expect(name, JobState::Running);
     }
     let found = [("young", "70m"), ("old", "2h")];

@@ -272,7 +272,7 @@ fn random_topology(rng: &mut TestRng, spec: &JobSpec) -> Topology {
     Topology { rule, segment }
 }
 
-/// Returns that an attempt has run since before it was started here, seldom an earlier attempt.
+/// Returns an event which says that an attempt began earlier than the engine knows.
 fn random_adoption(rng: &mut TestRng, cluster: &TestCluster) -> Option<Event> {
     let id = random_attempt(rng, cluster)?;
     let since = cluster.now - Span::from_secs(rng.below(100));

@@ -169,7 +169,7 @@ pub fn yaml(objects: &[Value]) -> String {
 enum JobKind {
     /// Job of `batch/v1`: one role.
     Job,
-    /// JobSet: several roles, or a gang that restarts as a whole.
+    /// JobSet: several roles, a gang that restarts as a whole, or a gang of KAI.
     JobSet,
     /// Job of `batch.volcano.sh`, with a task for each role.
     Volcano,

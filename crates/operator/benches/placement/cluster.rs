@@ -129,24 +129,25 @@ impl Cluster {
     }
 
     /// Follows the pods that get a node from now on.
-    pub async fn bindings(&self) -> Result<Bindings, Failure> {
+    pub async fn bindings(&self) -> Result<PodChanges, Failure> {
         let list = self.get(&format!("{}?limit=1", pods())).await?;
         let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let path =
-            format!("{}?watch=1&fieldSelector=spec.nodeName!%3D&resourceVersion={version}", pods());
-        let request = Request::get(path).body(Vec::new())?;
-        Ok(Bindings { stream: Box::pin(self.0.request_stream(request).await?), line: Vec::new() })
+        let bound = "watch=1&fieldSelector=spec.nodeName!%3D";
+        self.watch(&format!("{}?{bound}&resourceVersion={version}", pods())).await
     }
 
-    /// Lists all pods, and follows their changes.
-    pub async fn follow_all_pods(&self) -> Result<Bindings, Failure> {
+    /// Lists all pods, and follows their changes from then on.
+    pub async fn follow_all_pods(&self) -> Result<PodChanges, Failure> {
         let version = self.get("/api/v1/pods?limit=1").await?["metadata"]["resourceVersion"].take();
         let version = version.as_str().ok_or("the list of pods has no version")?;
         let list = Request::get("/api/v1/pods").body(Vec::new())?;
         self.0.request_text(list).await?;
-        let path = format!("/api/v1/pods?watch=1&resourceVersion={version}");
+        self.watch(&format!("/api/v1/pods?watch=1&resourceVersion={version}")).await
+    }
+
+    async fn watch(&self, path: &str) -> Result<PodChanges, Failure> {
         let request = Request::get(path).body(Vec::new())?;
-        Ok(Bindings { stream: Box::pin(self.0.request_stream(request).await?), line: Vec::new() })
+        Ok(PodChanges { stream: Box::pin(self.0.request_stream(request).await?), line: Vec::new() })
     }
 
     /// Returns the number of pods on the node that has most; fails if a pod of a gang has none.
@@ -230,13 +231,13 @@ async fn rest(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Pods that have got a node, as they are seen.
-pub struct Bindings {
+/// Changes of pods that a watch reports.
+pub struct PodChanges {
     stream: Pin<Box<dyn AsyncBufRead>>,
     line: Vec<u8>,
 }
 
-impl Bindings {
+impl PodChanges {
     /// Reads changes until the watch fails.
     pub async fn until_end(&mut self) -> Result<(), Failure> {
         loop {
@@ -244,7 +245,7 @@ impl Bindings {
         }
     }
 
-    /// Waits for the next one. The first bytes of a line tell enough: reading 5,000 pods would take
+    /// Waits until a pod comes into view. The first bytes of a line tell enough: reading 5,000 pods would take
     /// processor time from those that are measured.
     pub async fn next(&mut self) -> Result<(), Failure> {
         loop {

@@ -4,7 +4,7 @@
 //!
 //! Arguments: `--pods N --size N --gangs STYLE --scheduler NAME [-- COMMAND…]…`; without a command
 //! the bindings are posted from here, to the nodes in turn, which no scheduler can beat. With the scheduler `watched`
-//! all pods are listed before, and followed, as every scheduler must: the API server writes each change for it.
+//! they are posted from here after a list of all pods and beside a watch of them, which every scheduler needs.
 
 mod cluster;
 mod pods;
@@ -20,7 +20,7 @@ use crate::cluster::Cluster;
 use crate::pods::{GangStyle, Workload};
 use crate::process::SchedulerProcesses;
 
-/// Name of what posts bindings, and lists and follows all pods.
+/// Scheduler name for bindings that are posted from here beside a list and a watch of all pods.
 const WATCHED: &str = "watched";
 /// Longest wait for the last binding.
 const PATIENCE: Duration = Duration::from_secs(600);

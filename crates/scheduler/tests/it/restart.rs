@@ -1,5 +1,4 @@
-//! A scheduler that takes over decides as the one before it would have: what runs stands in its engine
-//! in the same jobs.
+//! A scheduler that takes over preempts the same pods as the one before it would have.
 
 use muster_model::Time;
 use serde_json::json;
@@ -80,7 +79,7 @@ fn a_restart_changes_nobodys_preemption() {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// Compares what runs on with and without a restart.
+/// Returns the pods that keep running without and with a restart, if they differ.
 fn difference(items: &[Item], urgent: u32) -> Option<String> {
     let without = left(items, urgent, false);
     let with = left(items, urgent, true);

@@ -35,7 +35,7 @@ fn gangs_that_compete_under_muster_run_whole() {
     competing_gangs_run_whole(&KubernetesTarget::new(), "default");
 }
 
-/// The sums of a gang are right only if all of its ranks have met; so is none of the example that ran in part.
+/// Every sum of a gang needs all its ranks: a gang that started in part would fail.
 #[test]
 #[ignore = "needs a Kubernetes cluster: cargo xtask kubernetes test"]
 fn the_example_runs_whole() {
