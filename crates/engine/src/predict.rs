@@ -13,11 +13,17 @@ use crate::fact::AccountingFact;
 const REMEMBERED: usize = 256;
 /// Ended jobs on which a prediction rests, and that are remembered of each kind.
 const ENOUGH: usize = 2;
+/// Ended jobs of a user by which predictions are judged.
+const JUDGED: usize = 32;
+/// Mean improvement from which predictions are trusted, in thousandths: they must have been 1.5 times closer
+/// than time limits. A prediction may also be too short, and a limit hardly ever is, so that as close is worse.
+const TRUSTED_MILLI: i64 = 405;
 
 /// Predicts the run time of a job as the longer one of the last two of its user: of those with the same time limit
 /// and size, else with the same time limit, else of all. Two as in Tsafrir, Etsion and Feitelson (2007), "Backfilling
 /// using system-generated predictions rather than user runtime estimates", who take their mean, of all jobs; on the
-/// public traces the longer of similar ones delays wide jobs less (docs/adr/0057).
+/// public traces the longer of similar ones delays wide jobs less (docs/adr/0057). A job with a time limit has a prediction
+/// only while those of its user were much closer than the limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RuntimePredictor {
@@ -39,11 +45,17 @@ pub struct JobLikeness {
 struct EndedRun {
     job: JobLikeness,
     ran: Span,
+    /// How much closer the prediction was than the time limit, as [`improvement_milli`]; `None` without one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    improvement_milli: Option<i32>,
 }
 
 impl RuntimePredictor {
     /// Takes the run time of an ended job.
     pub fn observe(&mut self, user: &UserName, job: JobLikeness, ran: Span) {
+        let known = self.recent.get(user).and_then(|runs| predict_from(runs, job)).zip(job.limit);
+        let improvement_milli =
+            known.map(|(predicted, limit)| improvement_milli(predicted, limit, ran));
         let runs = match self.recent.get_mut(user) {
             Some(runs) => runs,
             None => self.recent.entry(user.clone()).or_default(),
@@ -54,7 +66,7 @@ impl RuntimePredictor {
             run.job != job || of_kind < ENOUGH
         });
         runs.truncate(REMEMBERED - 1);
-        runs.push_front(EndedRun { job, ran });
+        runs.push_front(EndedRun { job, ran, improvement_milli });
     }
 
     /// Takes the run times of all elements that ended by themselves. What was cancelled, preempted or
@@ -99,21 +111,41 @@ impl RuntimePredictor {
     }
 
     /// Returns the predicted run time; `None` if too few jobs of the user have ended, or if the time
-    /// limit is not longer.
+    /// limit is not longer or has been about as close.
     #[must_use]
     pub fn predict(&self, user: &UserName, job: JobLikeness) -> Option<Span> {
         let runs = self.recent.get(user)?;
-        let longest = |is_alike: &dyn Fn(&EndedRun) -> bool| {
-            let mut alike = runs.iter().filter(|run| is_alike(run)).map(|run| run.ran);
-            let last: Vec<Span> = alike.by_ref().take(ENOUGH).collect();
-            last.iter().max().copied().filter(|_| last.len() == ENOUGH)
-        };
-        let longest = longest(&|run| run.job == job)
-            .or_else(|| longest(&|run| run.job.limit == job.limit))
-            .or_else(|| longest(&|_| true))?;
-        let predicted = longest.max(Span(1));
-        job.limit.is_none_or(|limit| predicted < limit).then_some(predicted)
+        let predicted = predict_from(runs, job)?;
+        let is_better = |limit| predicted < limit && are_trusted(runs);
+        job.limit.is_none_or(is_better).then_some(predicted)
     }
+}
+
+/// Returns the longer run time of the last two jobs that are most alike.
+fn predict_from(runs: &VecDeque<EndedRun>, job: JobLikeness) -> Option<Span> {
+    let longest = |is_alike: &dyn Fn(&EndedRun) -> bool| {
+        let mut alike = runs.iter().filter(|run| is_alike(run)).map(|run| run.ran);
+        let last: Vec<Span> = alike.by_ref().take(ENOUGH).collect();
+        last.iter().max().copied().filter(|_| last.len() == ENOUGH)
+    };
+    let longest = longest(&|run| run.job == job)
+        .or_else(|| longest(&|run| run.job.limit == job.limit))
+        .or_else(|| longest(&|_| true))?;
+    Some(longest.max(Span(1)))
+}
+
+/// Returns true unless the last predictions were hardly closer than time limits.
+fn are_trusted(runs: &VecDeque<EndedRun>) -> bool {
+    let judged = runs.iter().filter_map(|run| run.improvement_milli).take(JUDGED);
+    let (sum, count) = judged.fold((0, 0), |(sum, count), one| (sum + i64::from(one), count + 1));
+    sum >= TRUSTED_MILLI * count
+}
+
+/// Returns by which factor a prediction was closer to the run time than the time limit, as a natural logarithm in
+/// thousandths; negative if the limit was closer. The error of an estimate is its ratio to the run time, or the inverse.
+fn improvement_milli(predicted: Span, limit: Span, ran: Span) -> i32 {
+    let log_error = |estimate: Span| (estimate.0.max(1) as f64 / ran.0.max(1) as f64).ln().abs();
+    (1000.0 * (log_error(limit) - log_error(predicted))) as i32
 }
 
 fn is_own_end(outcome: &Outcome) -> bool {
@@ -154,6 +186,45 @@ mod tests {
         assert_eq!(predictor.predict(&ann, like(None, 2)), Some(secs(500)));
         assert_eq!(predictor.predict(&ann, like(Some(1000), 1)), Some(secs(500)));
         assert_eq!(predictor.predict(&ann, like(Some(500), 1)), None, "the limit says as much");
+    }
+
+    #[test]
+    fn limits_are_kept_while_they_are_about_as_close() {
+        let mut predictor = RuntimePredictor::default();
+        let ann = UserName::from("ann");
+        let observe = |predictor: &mut RuntimePredictor, ran, limit, times| {
+            for _ in 0..times {
+                predictor.observe(&ann, like(Some(limit), 1), Span::from_secs(ran));
+            }
+        };
+        // All jobs run for 100 s, and so are predicted, once two have ended.
+        observe(&mut predictor, 100, 1000, 2);
+        let predicted = Some(Span::from_secs(100));
+        assert_eq!(predictor.predict(&ann, like(Some(1000), 1)), predicted, "nothing is known");
+        for (ran, limit) in [(100, 120), (100, 119), (100, 118), (100, 117)] {
+            observe(&mut predictor, ran, limit, 1);
+        }
+        assert_eq!(
+            predictor.predict(&ann, like(Some(1000), 1)),
+            None,
+            "limits are 1.2 times as long"
+        );
+        assert_eq!(predictor.predict(&ann, like(None, 1)), predicted, "there is no limit");
+        observe(&mut predictor, 100, 5000, 2);
+        assert_eq!(
+            predictor.predict(&ann, like(Some(1000), 1)),
+            predicted,
+            "limits are worse again"
+        );
+    }
+
+    #[test]
+    fn an_improvement_is_the_ratio_of_two_errors() {
+        let secs = Span::from_secs;
+        // The limit is four times the run time, the prediction half of it: twice as close.
+        assert_eq!(improvement_milli(secs(50), secs(400), secs(100)), 693);
+        assert_eq!(improvement_milli(secs(800), secs(400), secs(100)), -693);
+        assert_eq!(improvement_milli(secs(400), secs(400), secs(100)), 0);
     }
 
     #[test]

@@ -119,14 +119,14 @@ fn show(mix: &Mix, estimates: Estimates) {
         return;
     }
     println!("{name}: {what}, {} traces of {} jobs", traces.len(), traces[0].len());
-    println!("scheduler   turnaround    p99  waited    p99  stranded   lost  stops  left");
+    println!("scheduler   turnaround    p99  waited    p99  stranded   lost  stops  left  fairness");
     for scheduler in SCHEDULERS {
         let runs: Vec<FleetFigures> =
             traces.iter().map(|trace| figures(mix, trace, scheduler, estimates)).collect();
         let mean =
             |of: fn(&FleetFigures) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
         println!(
-            "{scheduler:<10} {:>11.2} {:>6.1} {:>7.2} {:>6.1} {:>9.0} {:>6.0} {:>6.0} {:>5.0}",
+            "{scheduler:<10} {:>11.2} {:>6.1} {:>7.2} {:>6.1} {:>9.0} {:>6.0} {:>6.0} {:>5.0} {:>9.2}",
             mean(|run| run.turnaround_secs.mean / 3600.0),
             mean(|run| run.turnaround_secs.p99 / 3600.0),
             mean(|run| run.waited_secs.mean / 3600.0),
@@ -135,6 +135,7 @@ fn show(mix: &Mix, estimates: Estimates) {
             mean(|run| run.hours.lost),
             mean(|run| run.evictions as f64),
             mean(|run| run.left as f64),
+            mean(|run| run.user_fairness),
         );
     }
 }
