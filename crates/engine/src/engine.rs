@@ -207,7 +207,7 @@ impl Engine {
 
     /// Returns the next time at which [`Engine::due_events`] and [`Engine::plan`] should run even
     /// without an event: begin times, back-offs, drains that begin, advance reservations that begin
-    /// or end, budget refills and protection expiries that block an entry, ends of patience,
+    /// or end, budget refills and protection expiries that block an entry, ends of patience, shares that begin to count,
     /// deadlines for a last checkpoint, and, once [`Engine::set_start_limit`] was called, for
     /// starts.
     #[must_use]
@@ -217,9 +217,9 @@ impl Engine {
             [state.entries.next_wake(), state.start_waits.next_wake(), state.pool.next_drain()];
         let more = [state.pending_allocations.next_wake(), state.advance_reservations.next_edge()];
         let wake_times = &self.planner.outlook().wake_times;
-        let looks =
-            [wake_times.budget_refill, wake_times.protection_expiry, wake_times.patience_expiry];
-        due.into_iter().chain(more).chain(looks).flatten().min()
+        let looks = [wake_times.budget_refill, wake_times.protection_expiry];
+        let order = [wake_times.patience_expiry, wake_times.share_counts];
+        due.into_iter().chain(more).chain(looks).chain(order).flatten().min()
     }
 
     /// Returns the events that are due by `now`, for [`Engine::apply`] and the journal: reports

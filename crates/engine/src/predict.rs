@@ -15,9 +15,11 @@ const REMEMBERED: usize = 256;
 const ENOUGH: usize = 2;
 /// Ended jobs of a user by which predictions are judged.
 const JUDGED: usize = 32;
-/// Mean improvement from which predictions are trusted, in thousandths: they must have been 1.5 times closer
-/// than time limits. A prediction may also be too short, and a limit hardly ever is, so that as close is worse.
-const TRUSTED_MILLI: i64 = 405;
+/// Mean improvement from which predictions are trusted: they must have been 1.5 times closer than time limits. A
+/// prediction may also be too short, and a limit hardly ever is, so that as close is worse.
+const TRUSTED: i64 = 599;
+/// Parts of a doubling in which improvements are measured.
+const PER_DOUBLING_BITS: u32 = 10;
 
 /// Predicts the run time of a job as the longer one of the last two of its user: of those with the same time limit
 /// and size, else with the same time limit, else of all. Two as in Tsafrir, Etsion and Feitelson (2007), "Backfilling
@@ -45,17 +47,16 @@ pub struct JobLikeness {
 struct EndedRun {
     job: JobLikeness,
     ran: Span,
-    /// How much closer the prediction was than the time limit, as [`improvement_milli`]; `None` without one of them.
+    /// [`improvement`] of its prediction on its time limit; `None` if it had only one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    improvement_milli: Option<i32>,
+    improvement: Option<i64>,
 }
 
 impl RuntimePredictor {
     /// Takes the run time of an ended job.
     pub fn observe(&mut self, user: &UserName, job: JobLikeness, ran: Span) {
         let known = self.recent.get(user).and_then(|runs| predict_from(runs, job)).zip(job.limit);
-        let improvement_milli =
-            known.map(|(predicted, limit)| improvement_milli(predicted, limit, ran));
+        let improvement = known.map(|(predicted, limit)| improvement(predicted, limit, ran));
         let runs = match self.recent.get_mut(user) {
             Some(runs) => runs,
             None => self.recent.entry(user.clone()).or_default(),
@@ -66,7 +67,7 @@ impl RuntimePredictor {
             run.job != job || of_kind < ENOUGH
         });
         runs.truncate(REMEMBERED - 1);
-        runs.push_front(EndedRun { job, ran, improvement_milli });
+        runs.push_front(EndedRun { job, ran, improvement });
     }
 
     /// Takes the run times of all elements that ended by themselves. What was cancelled, preempted or
@@ -136,16 +137,32 @@ fn predict_from(runs: &VecDeque<EndedRun>, job: JobLikeness) -> Option<Span> {
 
 /// Returns true unless the last predictions were hardly closer than time limits.
 fn are_trusted(runs: &VecDeque<EndedRun>) -> bool {
-    let judged = runs.iter().filter_map(|run| run.improvement_milli).take(JUDGED);
-    let (sum, count) = judged.fold((0, 0), |(sum, count), one| (sum + i64::from(one), count + 1));
-    sum >= TRUSTED_MILLI * count
+    let judged = runs.iter().filter_map(|run| run.improvement).take(JUDGED);
+    let (sum, count) = judged.fold((0, 0), |(sum, count), one| (sum + one, count + 1));
+    sum >= TRUSTED * count
 }
 
-/// Returns by which factor a prediction was closer to the run time than the time limit, as a natural logarithm in
-/// thousandths; negative if the limit was closer. The error of an estimate is its ratio to the run time, or the inverse.
-fn improvement_milli(predicted: Span, limit: Span, ran: Span) -> i32 {
-    let log_error = |estimate: Span| (estimate.0.max(1) as f64 / ran.0.max(1) as f64).ln().abs();
-    (1000.0 * (log_error(limit) - log_error(predicted))) as i32
+/// Returns by which factor a prediction was closer to the run time than the time limit, as a binary logarithm in
+/// 1024ths; negative if the limit was closer. The error of an estimate is its ratio to the run time, or the inverse.
+fn improvement(predicted: Span, limit: Span, ran: Span) -> i64 {
+    let log_error = |estimate: Span| log2(estimate.0).abs_diff(log2(ran.0)) as i64;
+    log_error(limit) - log_error(predicted)
+}
+
+/// Returns the binary logarithm in 1024ths, rounded down; that of 0 as that of 1. Each squaring of the mantissa
+/// yields a digit.
+fn log2(number: u64) -> u64 {
+    let number = number.max(1);
+    let mut log = u64::from(number.ilog2());
+    // Between 1 and 2, with 31 fractional bits.
+    let mut mantissa = (number << number.leading_zeros()) >> 32;
+    for _ in 0..PER_DOUBLING_BITS {
+        mantissa = (mantissa * mantissa) >> 31;
+        let digit = mantissa >> 32;
+        mantissa >>= digit;
+        log = (log << 1) | digit;
+    }
+    log
 }
 
 fn is_own_end(outcome: &Outcome) -> bool {
@@ -222,9 +239,17 @@ mod tests {
     fn an_improvement_is_the_ratio_of_two_errors() {
         let secs = Span::from_secs;
         // The limit is four times the run time, the prediction half of it: twice as close.
-        assert_eq!(improvement_milli(secs(50), secs(400), secs(100)), 693);
-        assert_eq!(improvement_milli(secs(800), secs(400), secs(100)), -693);
-        assert_eq!(improvement_milli(secs(400), secs(400), secs(100)), 0);
+        assert_eq!(improvement(secs(50), secs(400), secs(100)), 1024);
+        assert_eq!(improvement(secs(800), secs(400), secs(100)), -1024);
+        assert_eq!(improvement(secs(400), secs(400), secs(100)), 0);
+    }
+
+    #[test]
+    fn logarithms_are_exact_to_a_1024th() {
+        assert_eq!((log2(0), log2(1), log2(2), log2(1 << 40)), (0, 0, 1024, 40 * 1024));
+        assert_eq!((log2(3) - log2(2)) as i64, TRUSTED);
+        let limit = (1..200_000).filter(|number| log2(*number) < log2(number - 1)).count();
+        assert_eq!(limit, 0, "it grows");
     }
 
     #[test]

@@ -40,6 +40,10 @@ pub struct QueueTree {
     /// unsaved work than this for each GPU that the job takes.
     #[serde(default = "QueueTree::default_reclaim_after")]
     pub reclaim_after: Span,
+    /// Time after which a waiting job of a leaf comes before newer ones, by the share of its user. Newer ones follow
+    /// in order of submission. `None` means that they all do.
+    #[serde(default = "QueueTree::default_fair_share_after")]
+    pub fair_share_after: Option<Span>,
     /// Time limit of a job that sets none, where its queues set none either; `None` means no time
     /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,6 +67,7 @@ impl QueueTree {
             defragment: None,
             patience: Self::default_patience(),
             reclaim_after: Self::RECLAIM_AFTER,
+            fair_share_after: Self::default_fair_share_after(),
             default_time: None,
             default_queue: "default".into(),
             queues: vec![QueueSpec::named("default")],
@@ -84,6 +89,14 @@ impl QueueTree {
 
     fn default_reclaim_after() -> Span {
         Self::RECLAIM_AFTER
+    }
+
+    /// Default of `fair_share_after`: as long as `reclaim_after`. A user who has used nothing waits up to this longer on a
+    /// full cluster, and the longest waits of gangs in a simulated lab are a sixth shorter (docs/adr/0067).
+    pub const FAIR_SHARE_AFTER: Span = Span::from_secs(3600);
+
+    fn default_fair_share_after() -> Option<Span> {
+        Some(Self::FAIR_SHARE_AFTER)
     }
 }
 

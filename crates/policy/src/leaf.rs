@@ -1,5 +1,5 @@
 //! State of a leaf queue beyond its place in the tree: the counters of its users, and pending
-//! entries by priority and age. It must not know shares; `pass` adds them.
+//! entries by priority and age. It must not know shares; `order` adds them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use muster_model::QueueName;
 
 use crate::intern::{EntrySlot, UserId};
+use crate::order::EntryAge;
 use crate::usage::DecayedUsage;
 
 /// Leaf queue that exists or has existed.
@@ -65,6 +66,6 @@ impl UserRow {
 /// leave at the front.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PriorityLevel {
-    pub(crate) users: BTreeMap<UserId, VecDeque<(u64, EntrySlot)>>,
+    pub(crate) users: BTreeMap<UserId, VecDeque<(EntryAge, EntrySlot)>>,
     pub(crate) count: u32,
 }

@@ -1,5 +1,5 @@
 //! Order of pending entries in one scheduling pass: level by level the queue with the lowest share,
-//! in a leaf the highest priority, then the user with the lowest share, then age. Opportunistic
+//! in a leaf the highest priority, then what [`crate::order`] says. Opportunistic
 //! entries ([`Tier::Opportunistic`]) come after all others of all queues, in an order of the same
 //! kind.
 //!
@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 
 use crate::Policy;
 use crate::intern::{EntrySlot, LeafId, ROOT, UserId};
+use crate::order::{EntryAge, EntryOrder};
 use crate::queues::Queues;
 use crate::share::QueueRank;
 
@@ -245,7 +246,7 @@ impl ChildRanking {
     }
 }
 
-/// Position in a leaf: priority by priority, and in one the users by share, then age.
+/// Position in a leaf: priority by priority, and in one the users by the order of their next entries.
 #[derive(Clone, Debug, Default)]
 struct LeafCursor {
     /// True if it was begun in this tier, and is not at its end.
@@ -257,8 +258,7 @@ struct LeafCursor {
     tier: Tier,
     /// Priority that is being read.
     priority: Option<Reverse<i32>>,
-    /// Users by lowest share, then by lowest `seq` of the next entry. May hold stale keys. Empty if
-    /// there is one user.
+    /// Users by the order of their next entries. May hold stale keys. Empty if there is one user.
     order: BinaryHeap<Reverse<UserKey>>,
     /// Users with entries in this priority, by id.
     users: SmallVec<[UserCursor; 1]>,
@@ -268,8 +268,8 @@ struct LeafCursor {
     skipped: BTreeSet<UserId>,
 }
 
-/// Order of a user's next entry: share and `seq`; then the user's index in the leaf.
-type UserKey = (u64, u64, usize);
+/// Order of a user's next entry; then the user's index in the leaf.
+type UserKey = (EntryOrder, usize);
 
 /// Position in one user's entries of one priority.
 #[derive(Clone, Debug)]
@@ -279,9 +279,9 @@ struct UserCursor {
     /// True if nothing is left, or the rest is skipped.
     is_done: bool,
     /// Next entry of the user.
-    head: (u64, EntrySlot),
+    head: (EntryAge, EntrySlot),
     /// Entries after it that were read, the last first; `read` counts all that were.
-    buffered: Vec<(u64, EntrySlot)>,
+    buffered: Vec<(EntryAge, EntrySlot)>,
     read: usize,
 }
 
@@ -309,14 +309,15 @@ impl LeafCursor {
                 return Some(slot);
             }
             let mut top = self.order.peek_mut()?;
-            let cursor = &mut self.users[top.0.2];
-            if cursor.is_done || (cursor.share, cursor.head.0) != (top.0.0, top.0.1) {
+            let at = top.0.1;
+            let cursor = &mut self.users[at];
+            if cursor.is_done || cursor.key(policy, now, at) != top.0 {
                 PeekMut::pop(top);
                 continue;
             }
             let slot = cursor.head.1;
             if cursor.advance(policy, self.leaf, priority) {
-                top.0.1 = cursor.head.0;
+                top.0 = cursor.key(policy, now, at);
             } else {
                 PeekMut::pop(top);
                 self.left -= 1;
@@ -354,7 +355,7 @@ impl LeafCursor {
         self.order.clear();
         if known > 1 {
             let ordered = self.users.iter().enumerate();
-            self.order.extend(ordered.map(|(at, cursor)| Reverse(cursor.key(at))));
+            self.order.extend(ordered.map(|(at, cursor)| Reverse(cursor.key(policy, now, at))));
         }
         Some(())
     }
@@ -380,18 +381,18 @@ impl LeafCursor {
         let share = policy.user_share(now, self.leaf, user);
         if share != self.users[at].share {
             self.users[at].share = share;
-            self.order.push(Reverse(self.users[at].key(at)));
+            self.order.push(Reverse(self.users[at].key(policy, now, at)));
         }
     }
 }
 
 impl UserCursor {
-    fn new(user: UserId, share: u64, head: (u64, EntrySlot)) -> Self {
+    fn new(user: UserId, share: u64, head: (EntryAge, EntrySlot)) -> Self {
         Self { user, share, is_done: false, head, buffered: Vec::new(), read: 1 }
     }
 
     /// Restarts the cursor in its memory.
-    fn restart(&mut self, user: UserId, share: u64, head: (u64, EntrySlot)) {
+    fn restart(&mut self, user: UserId, share: u64, head: (EntryAge, EntrySlot)) {
         let mut ahead = std::mem::take(&mut self.buffered);
         ahead.clear();
         *self = Self { buffered: ahead, ..Self::new(user, share, head) };
@@ -412,14 +413,14 @@ impl UserCursor {
     }
 
     /// Reads the next batch of the user's entries.
-    fn read_batch(&mut self, entries: &VecDeque<(u64, EntrySlot)>) {
+    fn read_batch(&mut self, entries: &VecDeque<(EntryAge, EntrySlot)>) {
         let until = entries.len().min(self.read + BATCH);
         self.buffered.extend(entries.range(self.read..until).rev().copied());
         self.read = until;
     }
 
     /// Returns the order key; `at` is the user's index in the leaf.
-    fn key(&self, at: usize) -> UserKey {
-        (self.share, self.head.0, at)
+    fn key(&self, policy: &Policy, now: Time, at: usize) -> UserKey {
+        (policy.entry_order(now, self.share, self.head.0), at)
     }
 }

@@ -64,8 +64,8 @@ impl Policy {
             }
             for (priority, level) in &old.levels {
                 for (user, entries) in &level.users {
-                    for (seq, slot) in entries {
-                        next.queues.enqueue(leaf, *user, priority.0, *seq, *slot);
+                    for (age, slot) in entries {
+                        next.queues.enqueue(leaf, *user, priority.0, *age, *slot);
                     }
                 }
             }

@@ -9,6 +9,7 @@ use muster_model::{QueueName, Time, UserName};
 use crate::PER_GPU_SEC;
 use crate::Policy;
 use crate::intern::{LeafId, ROOT, UserId};
+use crate::order::EntryAge;
 use crate::share::to_ppm;
 use crate::tree::QueueNode;
 use crate::verdict::gpu_milli;
@@ -109,17 +110,19 @@ impl Policy {
     }
 
     /// Returns true if one entry of a leaf precedes another while nothing starts. Each is given by
-    /// its user, priority and sequence number.
+    /// its user and priority.
     #[must_use]
     pub fn precedes(
         &self,
         now: Time,
         leaf: LeafId,
-        one: (UserId, i32, u64),
-        other: (UserId, i32, u64),
+        one: (UserId, i32, EntryAge),
+        other: (UserId, i32, EntryAge),
     ) -> bool {
-        let key =
-            |(user, priority, seq)| (Reverse(priority), self.user_share(now, leaf, user), seq);
+        let key = |(user, priority, age): (UserId, i32, EntryAge)| {
+            let share = self.user_share(now, leaf, user);
+            (Reverse(priority), self.entry_order(now, share, age))
+        };
         key(one) < key(other)
     }
 
@@ -133,21 +136,17 @@ impl Policy {
         leaf: LeafId,
         user: UserId,
         priority: i32,
-        seq: u64,
+        age: EntryAge,
     ) -> (u32, u32) {
         let levels = &self.queues.leaf_state(leaf).levels;
         let total: u32 = levels.values().map(|level| level.count).sum();
         let mut before: u32 = levels.range(..Reverse(priority)).map(|(_, level)| level.count).sum();
         if let Some(level) = levels.get(&Reverse(priority)) {
-            let own = self.user_share(now, leaf, user);
+            let own = self.entry_order(now, self.user_share(now, leaf, user), age);
             for (other, entries) in &level.users {
-                before += match self.user_share(now, leaf, *other).cmp(&own) {
-                    std::cmp::Ordering::Less => entries.len() as u32,
-                    std::cmp::Ordering::Equal => {
-                        entries.partition_point(|(other, _)| *other < seq) as u32
-                    }
-                    std::cmp::Ordering::Greater => 0,
-                };
+                let share = self.user_share(now, leaf, *other);
+                let is_before = |(age, _): &(EntryAge, _)| self.entry_order(now, share, *age) < own;
+                before += entries.partition_point(is_before) as u32;
             }
         }
         (before + 1, total)

@@ -1,5 +1,5 @@
 //! Comparison of schedulers on generated mixes of two labs and on Philly: `cargo bench -p muster-sim --bench mixes --
-//! [MIX…] [--seeds N] [--predicted]`. For each scheduler: turnaround, waiting, and what was lost and stranded, in
+//! [MIX…] [--seeds N] [--predicted] [--fair-share-after MINUTES]`. For each scheduler: turnaround, waiting, and what was lost and stranded, in
 //! means over generated traces of several seeds. Philly is replayed once, if the public trace exists. With
 //! `--predicted` schedulers that plan by run times learn them from each user's earlier jobs.
 
@@ -10,9 +10,9 @@ mod sites;
 
 use std::process::ExitCode;
 
-use muster_model::QueueTree;
 use muster_model::queue::PlannedRuntimes;
 use muster_model::simulation::FleetFigures;
+use muster_model::{QueueTree, Span};
 use muster_sim::flat::Estimates;
 use muster_sim::fleet::{
     Failures, Finished, Fleet, FleetLoad, FleetSite, SchedulerKind, StopCosts,
@@ -54,22 +54,29 @@ struct Mix {
 fn main() -> ExitCode {
     let mut seeds = 4;
     let mut estimates = Estimates::Requested;
+    let mut fair_share_after = Some(QueueTree::FAIR_SHARE_AFTER);
     let mut names = Vec::new();
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     while let Some(arg) = args.next() {
-        if arg == "--seeds" {
+        if arg == "--seeds" || arg == "--fair-share-after" {
             let Some(number) = args.next().and_then(|text| text.parse().ok()) else {
-                eprintln!("error: `--seeds` takes a number");
+                eprintln!("error: `{arg}` takes a number");
                 return ExitCode::FAILURE;
             };
-            seeds = number;
+            match arg.as_str() {
+                "--seeds" => seeds = number,
+                _ => fair_share_after = Some(Span::from_secs(60 * number)),
+            }
         } else if arg == "--predicted" {
             estimates = Estimates::Predicted;
         } else {
             names.push(arg);
         }
     }
-    let mixes = mixes(seeds);
+    let mut mixes = mixes(seeds);
+    for mix in &mut mixes {
+        mix.site.tree.fair_share_after = fair_share_after;
+    }
     if let Some(name) = names.iter().find(|name| mixes.iter().all(|mix| mix.name != **name)) {
         let known: Vec<&str> = mixes.iter().map(|mix| mix.name).collect();
         eprintln!("error: there is no mix `{name}`; the mixes are {}", known.join(", "));
@@ -119,7 +126,9 @@ fn show(mix: &Mix, estimates: Estimates) {
         return;
     }
     println!("{name}: {what}, {} traces of {} jobs", traces.len(), traces[0].len());
-    println!("scheduler   turnaround    p99  waited    p99  stranded   lost  stops  left  fairness");
+    println!(
+        "scheduler   turnaround    p99  waited    p99  stranded   lost  stops  left  fairness"
+    );
     for scheduler in SCHEDULERS {
         let runs: Vec<FleetFigures> =
             traces.iter().map(|trace| figures(mix, trace, scheduler, estimates)).collect();

@@ -62,12 +62,14 @@ pub fn write_queues(tree: &QueueTree, heading: &[String]) -> Result<String, Unwr
         let _ =
             writeln!(text, "defragment: {{gpu-hours: {}, every: {every}}}", defragment.gpu_hours);
     }
-    match tree.patience {
-        Some(QueueTree::PATIENCE) => {}
-        Some(patience) => {
-            let _ = writeln!(text, "patience: {}", span_text(patience));
+    for (key, value, default) in [
+        ("patience", tree.patience, QueueTree::PATIENCE),
+        ("fair-share-after", tree.fair_share_after, QueueTree::FAIR_SHARE_AFTER),
+    ] {
+        if value != Some(default) {
+            let value = value.map_or_else(|| "none".to_owned(), span_text);
+            let _ = writeln!(text, "{key}: {value}");
         }
-        None => text.push_str("patience: none\n"),
     }
     if tree.reclaim_after != QueueTree::RECLAIM_AFTER {
         let _ = writeln!(text, "reclaim-after: {}", span_text(tree.reclaim_after));

@@ -18,6 +18,8 @@ fn the_user_with_less_usage_starts_first() {
     let site = SharedSite::with_gpus(1);
     let alice = site.alice();
     let mallory = site.mallory();
+    let queues = mallory.write("queues.yaml", "fair-share-after: 0s\nqueues: [{name: default}]\n");
+    site.root().words(&format!("queues --set {}", queues.display())).ok();
     let hers = alice.account.name.as_str();
     let his = mallory.account.name.as_str();
     let first = alice.submit("--gpus 1", &alice.gate("go"));

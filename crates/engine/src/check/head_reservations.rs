@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::{Decision, ElementId, NodeId, Plan, QueueSpec, TaskPlacement, Time};
+use muster_policy::EntryAge;
 use rustc_hash::FxHashMap;
 
 use super::gang::{check_gang, check_startable, check_tasks, needs_of};
@@ -206,7 +207,8 @@ fn precedes(state: &State, now: Time, one: ElementId, other: ElementId) -> bool 
         let ordinal = job.record.ordinal_of(id.index)?;
         let is_single = job.record.elements.contains_key(&ordinal);
         let owner = EntryOwner { job: id.job, ordinal: is_single.then_some(ordinal) };
-        Some((job.record.leaf, (job.user, job.record.spec.order_of(ordinal), seq(owner, 0))))
+        let age = EntryAge { seq: seq(owner, 0), submitted: job.record.submitted };
+        Some((job.record.leaf, (job.user, job.record.spec.order_of(ordinal), age)))
     };
     let (Some((leaf, one)), Some((other_leaf, other))) = (entry(one), entry(other)) else {
         return false;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use muster_model::view::{Eta, Explanation, JobState};
 use muster_model::{ElementId, Event, JobId, JobSpec, Reason, Time};
+use muster_policy::EntryAge;
 
 use crate::plan::advance_reservation::conflicting_elements;
 use crate::plan::{Outlook, Planner};
@@ -52,8 +53,9 @@ pub(crate) fn explain(
         ordinal: job.record.elements.contains_key(&ordinal).then_some(ordinal),
     };
     let priority = rank_of(job, owner.ordinal).priority;
-    let position = state.policy.position(now, job.record.leaf, job.user, priority, seq(owner, 0));
-    explanation.position = Some(position);
+    let age = EntryAge { seq: seq(owner, 0), submitted: job.record.submitted };
+    explanation.position =
+        Some(state.policy.position(now, job.record.leaf, job.user, priority, age));
     explanation.reasons = PendingReasons { state, outlook }.own_reasons(now, job, ordinal);
     if let Some(Reason::Preempting { by, .. }) = explanation.reasons.last() {
         explanation.eta = Some(Eta { start: *by, reserved: true, predicted: false });

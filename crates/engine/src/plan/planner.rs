@@ -40,6 +40,8 @@ pub(crate) struct WakeTimes {
     pub(crate) protection_expiry: Option<Time>,
     /// First time at which a queue head has waited longer than `patience`.
     pub(crate) patience_expiry: Option<Time>,
+    /// First time at which the share of a user counts for one more entry.
+    pub(crate) share_counts: Option<Time>,
 }
 
 impl Planner {
@@ -127,6 +129,7 @@ impl PlanningPass<'_> {
             budget_refill: self.cache.limits.next_refill(),
             protection_expiry,
             patience_expiry: self.head_reservations.patience_expiry,
+            share_counts: self.state.policy.next_share_start(self.now),
         }
     }
 }

@@ -71,6 +71,7 @@ fn random_tree(rng: &mut PlanTestRng, is_limited: bool) -> QueueTree {
         tree.preemption = Preemption::OFF;
     }
     tree.reclaim_after = Span::from_secs(rng.below(20));
+    tree.fair_share_after = rng.maybe(50, 30).map(Span::from_secs);
     tree.backfill = match rng.below(4) {
         0 => Backfill::None,
         1 => Backfill::Conservative { depth: 3 },

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use muster_model::{JobId, Span, Time};
-use muster_policy::{EntrySlot, LeafId, Policy, UserId};
+use muster_policy::{EntryAge, EntrySlot, LeafId, Policy, UserId};
 use rustc_hash::FxHashMap;
 
 use crate::place::classes::ClassId;
@@ -47,6 +47,8 @@ pub(crate) struct EntryRank {
     pub(crate) leaf: LeafId,
     pub(crate) user: UserId,
     pub(crate) priority: i32,
+    /// Instant at which the job was submitted.
+    pub(crate) submitted: Time,
     pub(crate) class: ClassId,
     /// Time limit plus grace; [`UNLIMITED`] without a limit.
     pub(crate) duration: Span,
@@ -192,7 +194,7 @@ impl Entries {
                 rank.leaf,
                 rank.user,
                 rank.priority,
-                seq(owner, ticket),
+                EntryAge { seq: seq(owner, ticket), submitted: rank.submitted },
                 slot,
             );
         }
@@ -278,7 +280,7 @@ fn tickets(standing: EntryStanding) -> u32 {
     }
 }
 
-/// Returns the age of an owner's ticket.
+/// Returns the order by age of an owner's ticket.
 pub(crate) fn seq(owner: EntryOwner, ticket: u32) -> u64 {
     let within = match owner.ordinal {
         None => u64::from(ticket),

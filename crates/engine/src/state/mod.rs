@@ -374,6 +374,7 @@ pub(crate) fn rank_of(job: &Job, ordinal: Option<u32>) -> EntryRank {
         leaf: job.record.leaf,
         user: job.user,
         priority: job.record.spec.order_of(ordinal.unwrap_or(0)),
+        submitted: job.record.submitted,
         class: job.class,
         duration: job.record.shortest_duration().unwrap_or(entries::UNLIMITED),
     }

@@ -183,6 +183,28 @@ fn with_head_reservation() -> (TestCluster, Plan) {
     (cluster, plan)
 }
 
+/// A user who has used less passes a gang with a planned start once the new job has waited, not at once.
+#[test]
+fn a_new_job_passes_a_planned_start_by_its_share_only_later() {
+    for (fair_share_after, at_once, later) in [
+        (Some("0s"), JobState::Running, JobState::Running),
+        (Some("15m"), JobState::Pending, JobState::Running),
+        (None, JobState::Pending, JobState::Pending),
+    ] {
+        let tree =
+            QueueTree { fair_share_after: fair_share_after.map(span), ..QueueTree::single() };
+        let mut cluster = TestCluster::with_queues(&[node("a", 8)], tree);
+        cluster.submit(job("long").user("ann").gpus(7).limit("1h"));
+        cluster.submit(job("wide").user("ann").gpus(8).limit("1h"));
+        cluster.advance("1s");
+        cluster.submit(job("new").user("bob").gpus(1).limit("3h"));
+        cluster.expect("new", at_once);
+        cluster.advance("16m");
+        cluster.expect("new", later);
+        cluster.expect("wide", JobState::Pending);
+    }
+}
+
 #[test]
 fn a_start_that_changes_the_order_makes_another_gang_the_head_in_the_same_pass() {
     let mut cluster = TestCluster::with_queues(&[node("a", 8), node("b", 8)], tree(Some("0s")));
@@ -201,7 +223,8 @@ fn a_start_that_changes_the_order_makes_another_gang_the_head_in_the_same_pass()
 
 #[test]
 fn a_start_behind_a_newer_head_may_take_what_an_older_one_then_waits_for() {
-    let mut cluster = TestCluster::with_queues(&[node("a", 8)], tree(Some("1m")));
+    let by_share = QueueTree { fair_share_after: Some(Span(0)), ..tree(Some("1m")) };
+    let mut cluster = TestCluster::with_queues(&[node("a", 8)], by_share);
     cluster.submit(job("past").user("bob").gpus(1));
     cluster.advance("1s");
     cluster.exits("past", 0, 0);

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::Queues;
 use crate::intern::{EntrySlot, LeafId, UserId};
+use crate::order::EntryAge;
 
 impl Queues {
     /// Counts a job of `user` with pending elements in `leaf`, on hold or not, for the limit on
@@ -48,27 +49,26 @@ impl Queues {
         });
     }
 
-    /// Adds an entry whose elements may be considered for a start. `seq` orders by age and is
-    /// unique among pending entries.
+    /// Adds an entry whose elements may be considered for a start.
     pub fn enqueue(
         &mut self,
         leaf: LeafId,
         user: UserId,
         priority: i32,
-        seq: u64,
+        age: EntryAge,
         slot: EntrySlot,
     ) {
         let level = self.leaf_state_mut(leaf).levels.entry(Reverse(priority)).or_default();
         let entries = level.users.entry(user).or_default();
         match entries.back() {
-            Some((last, _)) if *last >= seq => {
-                let Err(at) = place(entries, seq) else {
+            Some((last, _)) if last.seq >= age.seq => {
+                let Err(at) = place(entries, age.seq) else {
                     debug_assert!(false, "an entry was enqueued twice");
                     return;
                 };
-                entries.insert(at, (seq, slot));
+                entries.insert(at, (age, slot));
             }
-            _ => entries.push_back((seq, slot)),
+            _ => entries.push_back((age, slot)),
         }
         level.count += 1;
         let mut below = None;
@@ -109,6 +109,6 @@ impl Queues {
 }
 
 /// Returns the position of an entry, or where it would be inserted.
-fn place(entries: &VecDeque<(u64, EntrySlot)>, seq: u64) -> Result<usize, usize> {
-    entries.binary_search_by_key(&seq, |(other, _)| *other)
+fn place(entries: &VecDeque<(EntryAge, EntrySlot)>, seq: u64) -> Result<usize, usize> {
+    entries.binary_search_by_key(&seq, |(other, _)| other.seq)
 }

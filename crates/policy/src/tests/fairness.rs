@@ -2,7 +2,7 @@
 
 use muster_model::Time;
 
-use super::trees::{h100, leaf, policy, tree};
+use super::trees::{age, h100, leaf, policy, tree};
 use crate::{EntrySlot, LeafId, ModelId, Policy, UserId};
 
 const HOUR_MS: u64 = 3_600_000;
@@ -32,7 +32,7 @@ impl FairnessCluster {
         let mut waiting = Vec::new();
         for (seq, (queue, user)) in users.iter().enumerate() {
             let pair = (leaf(&policy, queue), policy.intern_user(&(*user).into()));
-            policy.queues_mut().enqueue(pair.0, pair.1, 0, seq as u64, EntrySlot(seq as u32));
+            policy.queues_mut().enqueue(pair.0, pair.1, 0, age(seq as u64), EntrySlot(seq as u32));
             waiting.push(pair);
         }
         let used = vec![0; waiting.len()];
@@ -129,7 +129,7 @@ fn a_queue_that_returns_catches_up_and_then_shares() {
     cluster.policy.queues_mut().dequeue(b, user, 0, 1);
     (0..4 * week).for_each(|hour| cluster.hour(hour));
     assert_eq!(cluster.used[1], 0);
-    cluster.policy.queues_mut().enqueue(b, user, 0, 1, EntrySlot(1));
+    cluster.policy.queues_mut().enqueue(b, user, 0, age(1), EntrySlot(1));
     (4 * week..24 * week).for_each(|hour| cluster.hour(hour));
     let before = cluster.used.clone();
     (24 * week..30 * week).for_each(|hour| cluster.hour(hour));

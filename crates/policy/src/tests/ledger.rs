@@ -4,8 +4,8 @@ use muster_model::{Span, Time};
 use proptest::prelude::*;
 
 use super::trees::{
-    HeldElement, PolicyStep, WEEK_MS, any_steps, any_tree, element, h100, leaf, leaves, observable,
-    policy, tree,
+    HeldElement, PolicyStep, WEEK_MS, age, any_steps, any_tree, element, h100, leaf, leaves,
+    observable, policy, tree,
 };
 use crate::{EntrySlot, Inconsistency, Policy};
 
@@ -230,7 +230,7 @@ fn the_audit_finds_wrong_numbers() {
     let ada = sound.intern_user(&"ada".into());
     let model = h100(&sound);
     sound.hold(Time(0), a, ada, &[(model, 1000)]);
-    sound.queues_mut().enqueue(a, ada, 0, 1, EntrySlot(1));
+    sound.queues_mut().enqueue(a, ada, 0, age(1), EntrySlot(1));
     assert_eq!(sound.inconsistencies(), vec![]);
     let at = usize::from(model.0);
     let check = |expected: Inconsistency, bend: &dyn Fn(&mut Policy)| {

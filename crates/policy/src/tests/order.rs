@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use muster_model::{Tier, Time};
+use muster_model::{QueueTree, Span, Tier, Time};
 use proptest::prelude::*;
 
 use super::trees::{
-    HeldElement, any_steps, any_tree, drain, element, h100, leaf, leaves, policy, tree,
+    HeldElement, WEEK_MS, age, any_steps, any_tree, drain, element, h100, leaf, leaves, policy,
+    tree,
 };
 use crate::intern::ROOT;
-use crate::{EntrySlot, LeafId, Policy, UserId};
+use crate::{EntryAge, EntrySlot, LeafId, Policy, UserId};
 
 /// Checks the order of entries, given the GPUs held by (queue, user) and the pending (queue, user,
 /// priority). Entries are numbered from 0 in order of age.
@@ -25,17 +26,17 @@ fn check(text: &str, held: &[(&str, &str, u64)], waiting: &[(&str, &str, i32)], 
     for (seq, (queue, user, priority)) in waiting.iter().enumerate() {
         let leaf = leaf(&policy, queue);
         let user = policy.intern_user(&(*user).into());
-        policy.queues_mut().enqueue(leaf, user, *priority, seq as u64, EntrySlot(seq as u32));
-        keys.push((leaf, user, *priority, seq as u64));
+        policy.queues_mut().enqueue(leaf, user, *priority, age(seq as u64), EntrySlot(seq as u32));
+        keys.push((leaf, user, *priority, age(seq as u64)));
     }
     let order: Vec<u32> = drain(&policy, Time(0)).iter().map(|slot| slot.0).collect();
     assert_eq!(order, expected, "{text}{held:?}");
     // Each entry's position in its leaf is its place among the leaf's entries in that order.
-    for (slot, (leaf, user, priority, seq)) in keys.iter().enumerate() {
+    for (slot, (leaf, user, priority, age)) in keys.iter().enumerate() {
         let in_leaf: Vec<&u32> =
             order.iter().filter(|other| keys[**other as usize].0 == *leaf).collect();
         let place = in_leaf.iter().position(|other| **other == slot as u32).unwrap();
-        let position = policy.position(Time(0), *leaf, *user, *priority, *seq);
+        let position = policy.position(Time(0), *leaf, *user, *priority, *age);
         assert_eq!(position, (place as u32 + 1, in_leaf.len() as u32), "entry {slot}");
     }
 }
@@ -95,12 +96,49 @@ fn skipped_users_stay_skipped_for_opportunistic_entries() {
     .into_iter()
     .enumerate()
     {
-        policy.queues_mut().enqueue(p, user, priority, at as u64, EntrySlot(at as u32));
+        policy.queues_mut().enqueue(p, user, priority, age(at as u64), EntrySlot(at as u32));
     }
     let mut pass = policy.begin_pass(Time(0));
     pass.skip_user(&policy, p, ann);
     let given: Vec<u32> = std::iter::from_fn(|| pass.next(&policy)).map(|slot| slot.0).collect();
     assert_eq!(given, [1, 3]);
+}
+
+/// Of two users, `used` holds a GPU and `idle` none; each entry is given by its user and how long it has waited.
+#[test]
+fn shares_count_once_an_entry_has_waited() {
+    let minutes = |count: u64| Span::from_secs(60 * count);
+    let entries = [("used", 40), ("used", 30), ("idle", 20), ("used", 8), ("idle", 5)];
+    for (fair_share_after, expected, next) in [
+        (Some(minutes(0)), [2, 4, 0, 1, 3], None),
+        (Some(minutes(15)), [2, 0, 1, 3, 4], Some(7)),
+        (Some(minutes(35)), [0, 1, 2, 3, 4], Some(5)),
+        (None, [0, 1, 2, 3, 4], None),
+    ] {
+        let mut policy = policy(QueueTree { fair_share_after, ..tree("p\n") }, 64, 0);
+        let leaf = leaf(&policy, "p");
+        let model = h100(&policy);
+        let now = Time(0) + minutes(60);
+        let user = policy.intern_user(&"used".into());
+        policy.hold(now, leaf, user, &[(model, 1000)]);
+        let mut known = Vec::new();
+        for (at, (user, waited)) in entries.into_iter().enumerate() {
+            let user = policy.intern_user(&user.into());
+            let age = EntryAge { seq: at as u64, submitted: now - minutes(waited) };
+            policy.queues_mut().enqueue(leaf, user, 0, age, EntrySlot(at as u32));
+            known.push((user, 0, age));
+        }
+        let order: Vec<u32> = drain(&policy, now).iter().map(|slot| slot.0).collect();
+        assert_eq!(order, expected, "{fair_share_after:?}");
+        assert_eq!(policy.next_share_start(now), next.map(|next| now + minutes(next)));
+        for (place, at) in order.iter().enumerate() {
+            let (user, priority, age) = known[*at as usize];
+            let position = policy.position(now, leaf, user, priority, age);
+            assert_eq!(position, (place as u32 + 1, 5), "entry {at}");
+            let mut behind = order[place + 1..].iter().map(|other| known[*other as usize]);
+            assert!(behind.all(|other| policy.precedes(now, leaf, known[*at as usize], other)));
+        }
+    }
 }
 
 /// A user is skipped from the first entry on, or in the middle, at every priority.
@@ -113,7 +151,7 @@ fn a_skipped_user_has_no_more_entries_of_that_leaf() {
     let bob = policy.intern_user(&"bob".into());
     let waiting = [(p, ann, 1), (p, ann, 1), (p, bob, 1), (p, ann, 0), (p, bob, 0), (q, ann, 0)];
     for (at, (leaf, user, priority)) in waiting.into_iter().enumerate() {
-        policy.queues_mut().enqueue(leaf, user, priority, at as u64, EntrySlot(at as u32));
+        policy.queues_mut().enqueue(leaf, user, priority, age(at as u64), EntrySlot(at as u32));
     }
     for (after, expected) in [(0, vec![2, 4, 5]), (1, vec![0, 2, 4, 5]), (4, vec![0, 1, 2, 4, 5])] {
         let mut pass = policy.begin_pass(Time(0));
@@ -170,7 +208,7 @@ fn a_pass_follows_starts_and_skips_leaves() {
             if seq < 3 { a } else { b },
             user,
             0,
-            seq,
+            age(seq),
             EntrySlot(seq as u32),
         );
     }
@@ -199,7 +237,7 @@ fn more_entries_than_a_chunk_come_in_order() {
             a,
             users[(seq % 3 == 0) as usize],
             0,
-            seq,
+            age(seq),
             EntrySlot(seq as u32),
         );
     }
@@ -218,6 +256,13 @@ struct OracleEntry {
     held: HeldElement,
     priority: i32,
     seq: u64,
+    waited: Span,
+}
+
+impl OracleEntry {
+    fn age(&self) -> EntryAge {
+        EntryAge { seq: self.seq, submitted: Time(WEEK_MS) - self.waited }
+    }
 }
 
 /// Oracle: descends from the root to the child of lowest rank that has an entry left, and there
@@ -252,7 +297,12 @@ fn first_of(
         .collect();
     here.sort_by_key(|(_, entry)| {
         let share = policy.user_share(now, entry.held.leaf, entry.held.user);
-        (std::cmp::Reverse(entry.priority), share, entry.seq)
+        let rest = match policy.tree().fair_share_after {
+            Some(after) if entry.waited >= after => (0, share),
+            Some(after) => (after.0 - entry.waited.0, share),
+            None => (u64::MAX - entry.waited.0, share),
+        };
+        (std::cmp::Reverse(entry.priority), rest, entry.seq)
     });
     here.first().map(|(index, _)| *index)
 }
@@ -268,8 +318,10 @@ proptest! {
         past in any_steps(10),
         waiting in any_steps(60),
         moves in prop::collection::vec(0u8..12, 60),
+        fair_share_after in prop::option::of(0u64..100),
     ) {
-        let mut policy = policy(tree, 16, 8);
+        let fair_share_after = fair_share_after.map(Span::from_secs);
+        let mut policy = policy(QueueTree { fair_share_after, ..tree }, 16, 8);
         let leaves = leaves(&policy);
         for step in &past {
             let one = element(&mut policy, &leaves, step);
@@ -277,11 +329,11 @@ proptest! {
         }
         let mut left = Vec::new();
         for (seq, step) in waiting.iter().enumerate() {
-            let entry = OracleEntry { held: element(&mut policy, &leaves, step), priority: (step.pick % 3) as i32 - 1, seq: (seq as u64) ^ 5 };
-            policy.queues_mut().enqueue(entry.held.leaf, entry.held.user, entry.priority, entry.seq, EntrySlot(entry.seq as u32));
+            let entry = OracleEntry { held: element(&mut policy, &leaves, step), priority: (step.pick % 3) as i32 - 1, seq: (seq as u64) ^ 5, waited: Span::from_secs(64 - (((seq as u64) ^ 5) & !1)) };
+            policy.queues_mut().enqueue(entry.held.leaf, entry.held.user, entry.priority, entry.age(), EntrySlot(entry.seq as u32));
             left.push(entry);
         }
-        let now = Time(super::trees::WEEK_MS);
+        let now = Time(WEEK_MS);
         let mut pass = policy.begin_pass(now);
         let mut skipped = BTreeSet::new();
         // A restarted pass keeps nothing of its former state.

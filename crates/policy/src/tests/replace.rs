@@ -4,7 +4,7 @@ use muster_model::{Span, Time};
 use proptest::prelude::*;
 
 use super::trees::{
-    HeldElement, WEEK_MS, any_steps, any_tree, drain, element, h100, leaf, leaves, observable,
+    HeldElement, WEEK_MS, age, any_steps, any_tree, drain, element, h100, leaf, leaves, observable,
     policy, tree,
 };
 use crate::{EntrySlot, Inconsistency, Policy};
@@ -17,7 +17,7 @@ fn what_keeps_its_name_keeps_its_id_and_usage() {
     let model = h100(&policy);
     for leaf in [a, b] {
         policy.hold(Time(0), leaf, ada, &[(model, 1000)]);
-        policy.queues_mut().enqueue(leaf, ada, 0, u64::from(leaf.0), EntrySlot(leaf.0));
+        policy.queues_mut().enqueue(leaf, ada, 0, age(u64::from(leaf.0)), EntrySlot(leaf.0));
     }
     policy.release(Time(WEEK_MS), a, ada, &[(model, 1000)]);
     let now = Time(2 * WEEK_MS);
@@ -98,7 +98,7 @@ proptest! {
         for (seq, step) in steps.iter().enumerate() {
             now.0 += step.wait_ms;
             let one = element(&mut policy, &old, step);
-            policy.queues_mut().enqueue(one.leaf, one.user, 0, seq as u64, EntrySlot(seq as u32));
+            policy.queues_mut().enqueue(one.leaf, one.user, 0, age(seq as u64), EntrySlot(seq as u32));
             policy.hold(now, one.leaf, one.user, &one.gpus);
             held.push(one);
         }

@@ -5,9 +5,14 @@ use std::collections::BTreeMap;
 use muster_model::{QueueSpec, QueueTree, Span, Time};
 use proptest::prelude::*;
 
-use crate::{EntrySlot, LeafId, ModelId, Policy, UserId};
+use crate::{EntryAge, EntrySlot, LeafId, ModelId, Policy, UserId};
 
 pub(super) const WEEK_MS: u64 = 7 * 86_400_000;
+
+/// Returns the age of an entry that was submitted at the beginning.
+pub(super) fn age(seq: u64) -> EntryAge {
+    EntryAge { seq, submitted: Time(0) }
+}
 
 /// Parses a tree of one queue per line, nested by one space per level: a name, then pairs of a
 /// keyword and a value. `quota` is for model `h100`, `quota-a100` for the other. The first leaf is

@@ -62,6 +62,9 @@ pub(super) fn read(
         placement: PlacementPolicy::Pack,
         ..QueueTree::single()
     };
+    if is_in_order_of_submission(evidence) {
+        tree.fair_share_after = None;
+    }
     if evidence
         .partitions
         .iter()
@@ -99,6 +102,10 @@ pub(super) fn read(
 fn first_leaf(queues: &[QueueSpec], above: &str) -> String {
     let Some(first) = queues.first() else { return above.trim_end_matches('/').to_owned() };
     first_leaf(&first.queues, &format!("{above}{}/", first.name))
+}
+
+fn is_in_order_of_submission(evidence: &Evidence) -> bool {
+    evidence.setting("PriorityType").is_some_and(|kind| kind.eq_ignore_ascii_case("priority/basic"))
 }
 
 struct QueueImporter<'a> {
@@ -366,14 +373,11 @@ impl QueueImporter<'_> {
             .filter_map(|key| Some((key, evidence.setting(key).filter(|value| value != "0")?)))
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
-        let is_basic = evidence
-            .setting("PriorityType")
-            .is_some_and(|kind| kind.eq_ignore_ascii_case("priority/basic"));
-        if is_basic {
-            self.lost.push("PriorityType=priority/basic: Slurm starts jobs in order of submission; here fair share comes first".to_owned());
+        if is_in_order_of_submission(evidence) {
+            self.lost.push("PriorityType=priority/basic: Slurm starts all jobs in order of submission; here the jobs of one queue, and queues by fair share".to_owned());
         } else if !set.is_empty() {
             self.lost.push(format!(
-                "priority weights ({}): a queue file has none; here fair share comes first, then job priority, then age. \
+                "priority weights ({}): a queue file has none; here the shares of queues come first, then job priority, then the shares of users (`fair-share-after`). \
                  `muster simulate --scheduler slurm --slurm-conf` uses them",
                 set.join(", ")
             ));

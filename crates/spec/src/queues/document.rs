@@ -45,6 +45,9 @@ document! {
         /// that would lose more work than this for each GPU: `30m`, or `0s` for at once. 1h by
         /// default.
         "reclaim-after" reclaim_after: Length,
+        /// Time after which a waiting job comes before newer ones of its queue, by the share of its user; newer ones
+        /// follow in order of submission. `0s` orders all by share, `none` all by submission. 1h by default.
+        "fair-share-after" fair_share_after: LengthOrNone,
         /// Time limit of jobs that do not set one. None by default.
         "default-time" default_time: Length,
         /// Leaf that a job without `queue` waits in. By default the leaf named `default`, or else

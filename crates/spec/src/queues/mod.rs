@@ -116,6 +116,10 @@ fn tree(document: &QueuesDocument, problems: &mut Problems) -> Option<QueueTree>
             .reclaim_after
             .as_ref()
             .map_or(QueueTree::RECLAIM_AFTER, |written| written.value.0),
+        fair_share_after: match &document.fair_share_after {
+            Some(written) => written.value.0,
+            None => Some(QueueTree::FAIR_SHARE_AFTER),
+        },
         default_time: document.default_time.as_ref().and_then(|written| time(written, problems)),
         default_queue: default_queue(document.default_queue.as_ref(), &leaves, problems)?,
         queues,

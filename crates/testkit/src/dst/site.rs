@@ -123,6 +123,7 @@ fn any_tree(rng: &mut SeededRng) -> QueueTree {
     }
     // At once, or after about as long as most jobs run.
     tree.reclaim_after = Span::from_secs(10 * (tree.queues.len() as u64 % 2));
+    tree.fair_share_after = Some(Span::from_secs(5 * ((tree.queues.len() as u64 + 1) % 2)));
     if tree.queues.len().is_multiple_of(3) {
         tree.estimates = PlannedRuntimes::Predicted;
     }
